@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use trunkline_core::failure::Failure;
 use trunkline_core::model::Model;
@@ -25,6 +26,9 @@ use crate::settings::EngineSettings;
 use crate::shared::Shared;
 use crate::warm::{WarmBudget, WarmTarget};
 
+/// Pause before the log is indexed again, after that failed.
+const INDEX_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Runs turns on the configured models, within the configured limits. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine {
@@ -40,8 +44,24 @@ impl Engine {
     /// Persists sessions and runs in `store` from now on. Without a store, sessions last as long as this process.
     pub fn remember_in(&self, store: Store) {
         self.shared.sessions.registry.set_secrets(self.shared.settings.secrets.clone());
-        let writer = self.shared.store_writer.open(&store);
-        self.shared.sessions.registry.set_store(store, writer);
+        let feed = self.shared.store_writer.open(&store);
+        self.shared.sessions.registry.set_store(store, feed);
+    }
+
+    /// Like [`remember_in`](Self::remember_in), for a store that was opened without indexing the log: does that in the
+    /// background. Turns start at once; queries, sessions and idempotency keys wait for it.
+    pub fn remember_and_index(&self, store: Store) {
+        self.remember_in(store);
+        let shared = Arc::clone(&self.shared);
+        self.shared.tasks.tracker.spawn(async move {
+            let stopping = shared.tasks.stopping.clone();
+            let indexed = async {
+                while shared.store_writer.catch_up().await.is_err() {
+                    tokio::time::sleep(INDEX_RETRY_INTERVAL).await;
+                }
+            };
+            stopping.run_until_cancelled(indexed).await;
+        });
     }
 
     pub fn models(&self) -> Arc<Models> {
@@ -142,7 +162,7 @@ impl Engine {
 
     /// The reason why runs are refused because the state folder takes no writes. `None` while it does.
     pub async fn storage_trouble(&self) -> Option<String> {
-        self.shared.store_writer.cached_trouble().await
+        self.shared.store_writer.cached_trouble()
     }
 
     /// Ends all runs and waits until no run, process or worktree is left.

@@ -44,8 +44,8 @@ pub use router::explain::{Explanation, Rung};
 pub use router::models::Models;
 pub use runs::gateway_process::{name_of_process, process_lives};
 pub use runs::{
-    CancelOutcome, CurrentAttempt, DiffError, Follow, IdempotencyError, IdempotentTurn, JoinedRun, Run, RunLogEntry,
-    RunQueryError, current_run, current_runs, forget_logs,
+    CancelOutcome, DiffError, Follow, IdempotencyError, IdempotentTurn, JoinedRun, Run, RunQueryError, current_run,
+    current_runs,
 };
 pub use sandbox::{Bounds, Free};
 pub use session::folder::same_folder;
@@ -53,6 +53,6 @@ pub use session::forget_sessions;
 pub use settings::EngineSettings;
 pub use start_error::{KnownCli, StartError};
 pub use store_writer::tally::Turns;
-pub use trunkline_store::{LogState, RunFailure, RunFilter, RunRow, RunState};
+pub use trunkline_store::{CurrentAttempt, Durability, LogState, RunFailure, RunFilter, RunLogEntry, RunRow, RunState};
 pub use warm::{WarmBudget, WarmStats};
 pub use worktree::git::DEFAULT_GIT_TIMEOUT;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use trunkline_core::api::Api;
 use trunkline_core::model::Sandbox;
 use trunkline_core::secret::Secrets;
+use trunkline_store::Durability;
 
 use crate::admission::Caps;
 
@@ -29,6 +30,8 @@ pub struct EngineSettings {
     pub grace: Duration,
     /// Time that a CLI gets to exit by itself after its last event.
     pub linger: Duration,
+    /// Failures that the record of a run survives.
+    pub durability: Durability,
     pub secrets: Secrets,
     /// Embedded mock LLM, used by the built-in agent when no other LLM is configured.
     pub embedded_llm: Option<Arc<Api>>,

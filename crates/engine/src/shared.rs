@@ -100,7 +100,7 @@ impl Shared {
             routing: Routing::default(),
             health: HealthState::default(),
             sessions: Arc::new(Sessions::new(state)),
-            store_writer: StoreWriter::new(state),
+            store_writer: StoreWriter::new(state, settings.durability),
             worktrees: Arc::new(Worktrees::new(git, settings.worktrees.clone(), state, tracker.clone())),
             runs: RunTable::default(),
             warm: Arc::new(WarmPool::new(&settings, keepers.clone(), tracker.clone())),

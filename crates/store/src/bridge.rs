@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{FromRow, Row};
 
 use crate::error::StoreError;
-use crate::session::SessionKey;
+use crate::session_state::SessionKey;
 use crate::store::Store;
 use crate::time::Time;
 

@@ -3,11 +3,8 @@
 use serde_json::Value;
 
 use crate::error::StoreError;
-use crate::session::{ClientId, SessionKey};
+use crate::session_state::{ClientId, HistoryHash, SessionKey};
 use crate::store::Store;
-
-/// Hash of a history: a sequence of messages.
-pub type HistoryHash = [u8; 32];
 
 impl Store {
     /// Returns the session that the first known hash leads to, and the index of that hash. With the longest history first,
@@ -27,7 +24,7 @@ impl Store {
              GROUP BY given.key HAVING count(*) = 1 ORDER BY given.key LIMIT 1",
         );
         let found: Option<(i64, String)> =
-            query.bind(owner.as_str()).bind(model).bind(list).fetch_optional(self.reading()).await?;
+            query.bind(owner.as_str()).bind(model).bind(list).fetch_optional(self.indexed().await).await?;
         Ok(found.and_then(|(index, session)| Some((usize::try_from(index).ok()?, SessionKey(session)))))
     }
 

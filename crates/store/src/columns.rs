@@ -20,9 +20,9 @@ pub(crate) struct Column {
 
 /// A record that writes columns of one table. Implemented by [`write_columns!`].
 pub(crate) trait WriteColumns {
-    const COLUMNS: &'static [Column];
+    const COLUMNS_TO_WRITE: &'static [Column];
 
-    /// Binds one value for each of [`COLUMNS`](Self::COLUMNS), in that order.
+    /// Binds one value for each of [`COLUMNS_TO_WRITE`](Self::COLUMNS_TO_WRITE), in that order.
     fn bind<'q>(&'q self, query: BoundQuery<'q>) -> BoundQuery<'q>;
 }
 
@@ -31,7 +31,7 @@ pub(crate) trait WriteColumns {
 macro_rules! write_columns {
     ($record:ty, $this:ident => $($name:ident $(= $sql:literal)?: $value:expr,)+) => {
         impl $crate::columns::WriteColumns for $record {
-            const COLUMNS: &'static [$crate::columns::Column] = &[$($crate::columns::Column {
+            const COLUMNS_TO_WRITE: &'static [$crate::columns::Column] = &[$($crate::columns::Column {
                 name: stringify!($name),
                 value: $crate::columns::write_columns!(@sql $name $($sql)?),
             }),+];
@@ -83,6 +83,6 @@ mod tests {
     fn lists_columns_with_their_values_in_order() {
         let id = Column { name: "id", value: "new.id" };
         let name = Column { name: "name", value: "upper(new.name)" };
-        assert_eq!(Renamed::COLUMNS, [id, name]);
+        assert_eq!(Renamed::COLUMNS_TO_WRITE, [id, name]);
     }
 }

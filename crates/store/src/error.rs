@@ -1,4 +1,4 @@
-//! Errors of the database. None of them stops a turn: the caller reports it and continues without the archive.
+//! Errors of the database. None of them stops a turn: the caller reports it and continues without the database.
 
 use std::io;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub enum StoreError {
         path.display()
     )]
     Newer { path: PathBuf, found: i64, known: i64 },
-    /// The file is left unchanged: its content may be worth more than a working archive.
+    /// The file is left unchanged: its content may be worth more than a working database.
     #[error("{} is damaged: {source}", path.display())]
     Damaged { path: PathBuf, source: sqlx::Error },
     /// The disk is full, read-only or failing.
@@ -35,21 +35,26 @@ pub enum StoreError {
     /// Another process kept the write lock for too long.
     #[error("the database is busy: {0}")]
     Busy(#[source] sqlx::Error),
-    /// Damage that was found while the file was in use. If the writer task finds it, the next process to open the file
+    /// Damage that was found while the file was in use. If the index task finds it, the next process to open the file
     /// checks all of it and refuses it.
     #[error("the database is damaged: {0}")]
     Broken(#[source] sqlx::Error),
     #[error("the database: {0}")]
     Database(#[source] sqlx::Error),
+    #[error("cannot read the log: {0}")]
+    Log(#[source] io::Error),
     /// The output of an export cannot be written.
     #[error(transparent)]
     Write(io::Error),
-    /// The writer task has ended: records are not accepted any more.
-    #[error("the archive is closed")]
+    /// The database cannot be upgraded now.
+    #[error("an earlier version of trunkline is running in this --state folder; stop it to upgrade")]
+    InUse,
+    /// The index task has ended.
+    #[error("the database is closed")]
     Closed,
-    /// Records were lost. The log has the details.
-    #[error("the archive could not be written: {0}")]
-    Lost(String),
+    /// Rows are not in the database yet.
+    #[error("the database could not be written: {0}")]
+    Late(String),
 }
 
 impl From<sqlx::Error> for StoreError {
@@ -85,9 +90,11 @@ impl StoreError {
             Self::Newer { .. }
             | Self::Broken(_)
             | Self::Database(_)
+            | Self::Log(_)
             | Self::Write(_)
+            | Self::InUse
             | Self::Closed
-            | Self::Lost(_) => None,
+            | Self::Late(_) => None,
         }
     }
 }

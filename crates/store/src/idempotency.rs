@@ -3,7 +3,7 @@
 use sqlx::Row;
 
 use crate::error::StoreError;
-use crate::session::ClientId;
+use crate::session_state::ClientId;
 use crate::store::Store;
 use crate::time::Time;
 
@@ -17,6 +17,8 @@ pub struct IdempotencyClaim<'a> {
     pub request: &'a [u8; 32],
     /// The run to start if the key is new.
     pub run: &'a str,
+    /// Mark of the process that makes the claim.
+    pub gateway: &'a str,
     /// Keys that are older have expired.
     pub since: Time,
 }
@@ -26,8 +28,9 @@ pub struct IdempotencyClaim<'a> {
 pub enum ClaimResult {
     /// The key is new.
     New,
-    /// The request was made before, and is this run.
-    Known(String),
+    /// The request was made before, and is this run. The process with this mark claimed the key; none if that is not known,
+    /// because the index was rebuilt.
+    Known { run: String, gateway: Option<String> },
     /// The key was used for another request.
     Other,
 }
@@ -35,29 +38,27 @@ pub enum ClaimResult {
 impl Store {
     /// Claims a key for a run. Of several concurrent claims, one gets [`ClaimResult::New`].
     pub async fn claim(&self, claim: &IdempotencyClaim<'_>) -> Result<ClaimResult, StoreError> {
+        self.indexed().await;
         let mut transaction = self.transaction().await?;
         let (owner, key) = (claim.owner.as_str(), claim.key.as_slice());
         let expired = sqlx::query("DELETE FROM repeats WHERE created < ?1").bind(claim.since.millis());
         expired.execute(&mut *transaction).await?;
-        let found = sqlx::query("SELECT request, run FROM repeats WHERE owner = ?1 AND key = ?2")
+        let found = sqlx::query("SELECT request, run, gateway FROM repeats WHERE owner = ?1 AND key = ?2")
             .bind(owner)
             .bind(key)
             .fetch_optional(&mut *transaction)
             .await?;
         let claimed = match found {
             Some(row) if row.try_get::<&[u8], _>("request")? == claim.request => {
-                ClaimResult::Known(row.try_get("run")?)
+                ClaimResult::Known { run: row.try_get("run")?, gateway: row.try_get("gateway")? }
             }
             Some(_) => ClaimResult::Other,
             None => {
-                sqlx::query("INSERT INTO repeats (owner, key, request, run, created) VALUES (?1, ?2, ?3, ?4, ?5)")
-                    .bind(owner)
-                    .bind(key)
-                    .bind(claim.request.as_slice())
-                    .bind(claim.run)
-                    .bind(Time::now().millis())
-                    .execute(&mut *transaction)
-                    .await?;
+                let insert = sqlx::query(
+                    "INSERT INTO repeats (owner, key, request, run, created, gateway) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                );
+                let insert = insert.bind(owner).bind(key).bind(claim.request.as_slice()).bind(claim.run);
+                insert.bind(Time::now().millis()).bind(claim.gateway).execute(&mut *transaction).await?;
                 ClaimResult::New
             }
         };

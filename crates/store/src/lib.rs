@@ -1,10 +1,11 @@
-//! The persistent state of the gateway, in one SQLite file.
+//! The persistent state of the gateway: the run log, which is the record of every run, and one SQLite file with an
+//! index of the log and the state of bridges.
 //!
 //! | Tables | Content | Modules |
 //! |---|---|---|
-//! | `sessions` | conversations, and the provider's id for resuming each | `session`, `session_turn` |
+//! | `turns`, `segments` | the index of runs, and how far each log is indexed | `run_index`, `runs`, `index` |
+//! | `sessions` | conversations, and the provider's id for resuming each | `session`, `session_state` |
 //! | `chains` | hashes of histories that lead to a session | `chain` |
-//! | `turns`, `events` | the archive of turns, which is also the index of runs | `run`, `run_index`, `runs`, `archive` |
 //! | `repeats` | idempotency keys | `idempotency` |
 //! | `cursors`, `inbox`, `bindings` | state of a bridge to a chat service | `bridge` |
 //!
@@ -15,28 +16,41 @@
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
 //! # let folder = tempfile::tempdir().unwrap();
-//! # let folder = folder.path();
+//! # let state = folder.path();
+//! use std::sync::Arc;
 //! use tokio_util::sync::CancellationToken;
-//! use trunkline_store::{ArchiveRecord, ClientId, DATABASE_FILE, RunState, Store, TurnBegun};
+//! use trunkline_store::{
+//!     ClientId, DATABASE_FILE, Durability, LogRecord, LogWriter, Purpose, RunAccepted, RunRow, RunState, Store, log_line,
+//! };
 //!
-//! let store = Store::open(&folder.join(DATABASE_FILE)).await?;
-//! let (writer, task) = store.writer();
-//! let begun = TurnBegun { run: "run-1".into(), owner: ClientId::local(), prompt: "Hi".into(), ..TurnBegun::default() };
-//! writer.send(ArchiveRecord::Begun(begun)).await?;
-//! drop(writer); // the task ends when all writers are dropped
-//! task.run(CancellationToken::new()).await;
+//! let store = Store::open(&state.join(DATABASE_FILE)).await?;
+//! let log = Arc::new(LogWriter::new(state, Durability::Process));
+//! let (feed, task) = store.index(Some(Arc::clone(&log)));
+//! let accepted = RunAccepted { owner: ClientId::local(), prompt: "Hi".into(), ..RunAccepted::default() };
+//! let mut line = Vec::new();
+//! log_line(&mut line, "run-1", &LogRecord::Accepted(accepted.clone().into()));
+//! // The log first, then the index.
+//! log.append(&line, Purpose::Accept, |at| feed.add(RunRow::accepted("run-1", &accepted, at.position())))?;
+//! let stop = CancellationToken::new();
+//! stop.cancel();
+//! task.run(stop).await;
 //! let run = store.run("run-1", Some(&ClientId::local())).await?;
 //! assert_eq!(run.map(|run| run.state), Some(RunState::Queued));
-//! # Ok::<_, trunkline_store::StoreError>(()) }).unwrap();
+//! # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
 //! ```
 
-mod archive;
 mod bridge;
 mod chain;
 mod columns;
 mod error;
+mod excess;
+mod hex;
+mod history;
 mod idempotency;
+mod index;
 mod integrity;
+mod log;
+mod merge;
 mod opening;
 mod prune;
 mod run;
@@ -44,25 +58,33 @@ mod run_index;
 mod runs;
 mod schema;
 mod session;
-mod session_turn;
+mod session_state;
 mod status;
 mod store;
 #[cfg(any(test, feature = "test-util"))]
 mod test_util;
 mod time;
 mod transaction;
+mod upgrade;
 
-pub use archive::{ArchiveRecord, ArchiveTotals, EventRow, ExportFilter, InFlight, NotQueued, Writer, WriterTask};
 pub use bridge::{Binding, InboxRow, InboxState};
-pub use chain::HistoryHash;
 pub use error::StoreError;
+pub use excess::LogLimits;
+pub use history::{EventRow, ExportFilter, TurnRow};
 pub use idempotency::{ClaimResult, IdempotencyClaim};
+pub use index::{HeadCondition, InFlight, IndexFeed, IndexTask};
+pub use log::line::append as log_line;
+pub use log::line::is_run_id;
+pub use log::{
+    CurrentAttempt, Durability, Extent, ExtentReader, KeyClaim, LOG_FOLDER, LogPosition, LogRecord, LogWriter, Purpose,
+    RunAccepted, RunContinued, RunEnded, RunExtents, RunLogEntry, RunLogReader, RunStarted, RunWorkspace,
+};
 pub use prune::Pruned;
 pub use run::{LogState, RunFailure, RunOutcome, RunState, Surface};
-pub use run_index::{RunRow, TurnBegun, TurnEnded, TurnRow};
+pub use run_index::RunRow;
 pub use runs::RunFilter;
-pub use session::{ClientId, SessionFilter, SessionKey, SessionRow};
-pub use session_turn::{ChainCondition, SessionTurn};
+pub use session::SessionFilter;
+pub use session_state::{ClientId, HistoryHash, SessionHead, SessionKey, SessionRow, SessionState, first_words};
 pub use status::DatabaseStatus;
 pub use store::{DATABASE_FILE, Store};
 #[cfg(any(test, feature = "test-util"))]

@@ -57,9 +57,11 @@ pub(crate) async fn prepare(path: &Path) -> Result<(), StoreError> {
         | StoreError::Damaged { .. }
         | StoreError::Busy(_)
         | StoreError::Database(_)
+        | StoreError::Log(_)
         | StoreError::Write(_)
+        | StoreError::InUse
         | StoreError::Closed
-        | StoreError::Lost(_)) => error,
+        | StoreError::Late(_)) => error,
     })
 }
 
@@ -109,7 +111,7 @@ async fn set_up(path: &Path) -> Result<(), StoreError> {
         options = options.auto_vacuum(SqliteAutoVacuum::Incremental);
     }
     let mut connection = options.connect().await?;
-    let migrated = schema::migrate(&mut connection).await;
+    let migrated = schema::migrate(&mut connection, path.parent()).await;
     let closed = connection.close().await;
     match migrated? {
         Err(NewerSchema(found)) => Err(StoreError::Newer { path: path.to_owned(), found, known: KNOWN_VERSION }),

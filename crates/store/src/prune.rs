@@ -1,13 +1,33 @@
 //! Deletes old sessions and turns, and frees their disk space.
 
+use std::collections::HashSet;
+use std::io;
+
 use serde::Serialize;
+use sqlx::AssertSqlSafe;
 
 use crate::error::StoreError;
+use crate::index::catch_up;
 use crate::store::Store;
 use crate::time::Time;
 
 /// Rows that one transaction deletes from a table. Keeps transactions short, so that other writers get their turn.
 const BATCH_ROWS: i64 = 100;
+
+/// Sessions that one pass over the log deletes: each pass rewrites the segments that they are in.
+const BATCH_SESSIONS: i64 = 1000;
+
+/// The sessions to delete next: those that were not used for long, and in which no turn runs.
+const OLD_SESSIONS: &str = "SELECT id FROM sessions WHERE used < ?1
+    AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.session = sessions.id AND ended IS NULL)
+    ORDER BY used, id LIMIT ?2";
+
+/// The runs to delete next: those of these sessions, and old ones without a session.
+const OLD_TURNS: &str = "EXISTS (SELECT 1 FROM sessions WHERE id = turns.session AND sessions.owner = turns.owner
+        AND id IN (SELECT id FROM sessions AS old WHERE used < ?1
+            AND NOT EXISTS (SELECT 1 FROM turns AS running WHERE running.session = old.id AND running.ended IS NULL)
+            ORDER BY used, id LIMIT ?2))
+    OR (ended IS NOT NULL AND begun < ?1 AND NOT EXISTS (SELECT 1 FROM sessions WHERE id = turns.session AND sessions.owner = turns.owner))";
 
 /// Number of rows that were deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -42,7 +62,7 @@ impl Store {
     }
 
     /// Truncates the file in small steps, for the same reason.
-    async fn free_disk_space(&self) -> Result<(), StoreError> {
+    pub(crate) async fn free_disk_space(&self) -> Result<(), StoreError> {
         let mut free = i64::MAX;
         loop {
             let now: i64 = sqlx::query_scalar("PRAGMA freelist_count").fetch_one(self.writing()).await?;
@@ -58,12 +78,23 @@ impl Store {
 
     /// Deletes the next batch. All counts are 0 once nothing is left.
     async fn prune_batch(&self, before: Time) -> Result<Pruned, StoreError> {
+        let runs: Vec<String> = sqlx::query_scalar(AssertSqlSafe(format!("SELECT run FROM turns WHERE {OLD_TURNS}")))
+            .bind(before.millis())
+            .bind(BATCH_SESSIONS)
+            .fetch_all(self.indexed().await)
+            .await?;
+        let sessions: Vec<String> = sqlx::query_scalar(OLD_SESSIONS)
+            .bind(before.millis())
+            .bind(BATCH_SESSIONS)
+            .fetch_all(self.indexed().await)
+            .await?;
+        self.delete_runs(runs.iter().chain(&sessions)).await?;
         let mut transaction = self.transaction().await?;
-        let mut deleted = [0; 5];
+        for session in &sessions {
+            sqlx::query("DELETE FROM sessions WHERE id = ?1").bind(session).execute(&mut *transaction).await?;
+        }
+        let mut deleted = [0; 2];
         let queries = [
-            "DELETE FROM turns WHERE session IN (SELECT id FROM sessions WHERE used < ?1 ORDER BY used, id LIMIT ?2)",
-            "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE used < ?1 ORDER BY used, id LIMIT ?2)",
-            "DELETE FROM turns WHERE id IN (SELECT id FROM turns WHERE begun < ?1 AND session IS NULL LIMIT ?2)",
             "DELETE FROM inbox WHERE message IN (SELECT message FROM inbox WHERE changed < ?1
              AND state IN ('answered', 'failed') LIMIT ?2)",
             "DELETE FROM bindings WHERE place IN (SELECT place FROM bindings WHERE changed < ?1 LIMIT ?2)",
@@ -76,7 +107,48 @@ impl Store {
         let query = sqlx::query("DELETE FROM repeats WHERE created < ?1").bind(before.millis());
         query.execute(&mut *transaction).await?;
         transaction.commit().await?;
-        let [of_sessions, sessions, alone, messages, channels] = deleted;
-        Ok(Pruned { sessions, turns: of_sessions + alone, messages, channels })
+        let [messages, channels] = deleted;
+        Ok(Pruned { sessions: sessions.len() as u64, turns: runs.len() as u64, messages, channels })
+    }
+
+    /// Deletes runs from the log, and then from the index: if this process is killed in between, the index must not be
+    /// rebuilt with deleted runs.
+    pub(crate) async fn delete_runs<'a>(
+        &self,
+        runs: impl IntoIterator<Item = &'a String> + Clone,
+    ) -> Result<(), StoreError> {
+        let (left, gone) = self.forget_in_log(runs.clone().into_iter()).await?;
+        let mut transaction = self.transaction().await?;
+        let rows = [
+            ("DELETE FROM turns WHERE run = ?1", runs.into_iter().collect::<Vec<_>>()),
+            ("INSERT OR IGNORE INTO forgotten (run) VALUES (?1)", left.iter().collect()),
+            ("DELETE FROM forgotten WHERE run = ?1", gone.iter().collect()),
+        ];
+        for (query, runs) in rows {
+            for run in runs {
+                sqlx::query(query).bind(run).execute(&mut *transaction).await?;
+            }
+        }
+        transaction.commit().await
+    }
+
+    /// Deletes the records of these runs, and of those that could not be deleted earlier. Returns the runs that have records
+    /// in a segment that is being written, which the next call deletes, and the earlier ones that have none any more.
+    async fn forget_in_log(
+        &self,
+        runs: impl Iterator<Item = &String>,
+    ) -> Result<(HashSet<String>, Vec<String>), StoreError> {
+        let Some(log) = self.log().cloned() else { return Ok(Default::default()) };
+        let mut earlier: Vec<String> =
+            sqlx::query_scalar("SELECT run FROM forgotten").fetch_all(self.indexed().await).await?;
+        let deleted: HashSet<String> = runs.cloned().chain(earlier.iter().cloned()).collect();
+        if deleted.is_empty() {
+            return Ok(Default::default());
+        }
+        let indexed = catch_up::indexed(self).await?;
+        let rewritten = tokio::task::spawn_blocking(move || log.forget(&deleted, &indexed)).await;
+        let left = rewritten.map_err(io::Error::other).flatten().map_err(StoreError::Log)?;
+        earlier.retain(|run| !left.contains(run));
+        Ok((left, earlier))
     }
 }

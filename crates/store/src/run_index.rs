@@ -1,16 +1,14 @@
-//! The run index: every struct that is written to or read from the table `turns`, with its columns.
+//! The run index: a row for each run, made from the records in the log.
 //!
-//! A run is a turn of the archive seen as something with a state, so one row of `turns` is both. A run writes its row in
-//! steps: [`TurnBegun`] inserts it, the other records update it, each by the name of the run. The API serializes
-//! [`RunRow`] as it is.
+//! A row is [folded](RunRow::apply) from the records of a run, in the process that writes them as well as when the index is
+//! rebuilt. The API serializes [`RunRow`] as it is.
 //!
 //! # Adding a column
 //!
-//! 1. `schema.rs`: a migration with the `ALTER TABLE turns ADD COLUMN`.
-//! 2. This file: a field in the record that learns the value and in the row that shows it, with a line in the column list
-//!    below each. A field of a written record needs `#[serde(default)]` unless it is an `Option`: the journal of an older
-//!    version does not have it.
-//! 3. The caller that fills the field.
+//! 1. `log/record.rs`: a field in the record that learns the value, with `#[serde(default)]`: records of older versions do
+//!    not have it.
+//! 2. `schema.rs`: a migration with the `ALTER TABLE turns ADD COLUMN`.
+//! 3. This file: a field of [`RunRow`], its line in `accepted` or `apply`, and a line in both column lists.
 
 use std::time::Duration;
 
@@ -20,120 +18,16 @@ use sqlx::sqlite::SqliteRow;
 use trunkline_core::event::{Receipt, Usage};
 
 use crate::columns::{read_columns, write_columns};
+use crate::log::{LogPosition, LogRecord, RunAccepted};
 use crate::run::{LogState, RunFailure, RunOutcome, RunState, Surface};
-use crate::session::{ClientId, SessionKey};
+use crate::session_state::{ClientId, SessionKey};
 use crate::time::{Time, millis_of};
 
-/// A turn that was accepted. Inserts its row.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct TurnBegun {
-    pub run: String,
-    /// None for a turn without a session.
-    pub session: Option<SessionKey>,
-    pub owner: ClientId,
-    pub surface: Surface,
-    /// Place on that surface: a folder, a channel.
-    pub place: String,
-    pub model: String,
-    pub prompt: String,
-    pub time: Time,
-    /// Mark of the process that runs the turn. A later process can tell by it whether that one is alive.
-    pub gateway: String,
-    /// Whether the run continues after its client has disconnected.
-    pub detached: bool,
-}
+/// Characters of a prompt in the index.
+const MAX_PROMPT_CHARS: usize = 200;
 
-// A session that has been deleted meanwhile, or belongs to another owner, is stored as none.
-write_columns!(TurnBegun, begun =>
-    run: &begun.run,
-    session = "(SELECT id FROM sessions WHERE id = new.session AND owner = new.owner)": key(&begun.session),
-    owner: begun.owner.as_str(),
-    surface: begun.surface.name(),
-    place: &begun.place,
-    model: &begun.model,
-    prompt: &begun.prompt,
-    begun: begun.time.millis(),
-    gateway: &begun.gateway,
-    detached: begun.detached,
-    state: RunState::Queued.name(),
-);
-
-/// A run whose first attempt has started, so that it is no longer queued.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct TurnStarted {
-    pub(crate) run: String,
-    pub(crate) provider: String,
-    pub(crate) time: Time,
-}
-
-write_columns!(TurnStarted, started =>
-    run: &started.run,
-    state: RunState::Running.name(),
-    provider: &started.provider,
-    started: started.time.millis(),
-);
-
-/// A run that turned out to continue a session, with its prompt as the session has it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct TurnContinued {
-    pub(crate) run: String,
-    pub(crate) session: SessionKey,
-    pub(crate) prompt: String,
-}
-
-write_columns!(TurnContinued, continued =>
-    run: &continued.run,
-    session = "(SELECT id FROM sessions WHERE id = new.session AND owner = turns.owner)": &continued.session.0,
-    prompt: &continued.prompt,
-);
-
-/// The worktree that an attempt left behind. The last attempt's is the run's.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct TurnWorkspace {
-    pub(crate) run: String,
-    pub(crate) receipt: Receipt,
-}
-
-write_columns!(TurnWorkspace, left =>
-    run: &left.run,
-    workspace: receipt_json(&left.receipt),
-);
-
-/// A turn that is over.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct TurnEnded {
-    pub run: String,
-    pub provider: String,
-    pub outcome: RunOutcome,
-    /// The answer, or the message of the failure.
-    pub answer: String,
-    pub usage: Usage,
-    pub duration: Duration,
-    /// Set if the session became known, or changed, since the turn began.
-    pub session: Option<SessionKey>,
-    pub time: Time,
-    pub attempts: u32,
-    /// None if no log was kept.
-    pub log: Option<LogState>,
-}
-
-write_columns!(TurnEnded, ended =>
-    run: &ended.run,
-    session = "coalesce((SELECT id FROM sessions WHERE id = new.session AND owner = turns.owner), turns.session)":
-        key(&ended.session),
-    provider: &ended.provider,
-    outcome: ended.outcome.name(),
-    answer: &ended.answer,
-    input_tokens: number(ended.usage.input_tokens),
-    output_tokens: number(ended.usage.output_tokens),
-    cached_tokens: number(ended.usage.cached_tokens),
-    estimated: ended.usage.estimated,
-    duration: millis_of(ended.duration),
-    state: RunState::of(ended.outcome).name(),
-    ended: ended.time.millis(),
-    attempts: ended.attempts,
-    log: ended.log.map(LogState::name),
-);
+/// Characters of a failure's message in the index.
+const MAX_MESSAGE_CHARS: usize = 4000;
 
 /// A run without its texts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -165,25 +59,135 @@ pub struct RunRow {
     /// Mark of the process that runs it, or did.
     #[serde(skip)]
     pub gateway: Option<String>,
+    /// Position of its first record.
+    #[serde(skip)]
+    pub position: Option<LogPosition>,
 }
 
-// The answer may be long and stays in the database; of a failure's message, 4000 characters are read.
+impl RunRow {
+    /// The row of a run that was accepted.
+    #[must_use]
+    pub fn accepted(run: &str, accepted: &RunAccepted, position: LogPosition) -> Self {
+        Self {
+            id: run.to_owned(),
+            state: RunState::Queued,
+            model: accepted.model.clone(),
+            provider: None,
+            session: accepted.session.clone(),
+            surface: Some(accepted.surface),
+            place: accepted.place.clone(),
+            prompt: first_chars(&accepted.prompt, MAX_PROMPT_CHARS).to_owned(),
+            begun: accepted.at,
+            started: None,
+            ended: None,
+            duration_ms: None,
+            attempts: 0,
+            error: None,
+            usage: Usage::default(),
+            workspace: None,
+            detached: accepted.detached,
+            log: None,
+            owner: accepted.owner.clone(),
+            gateway: Some(accepted.gateway.clone()),
+            position: Some(position),
+        }
+    }
+
+    /// Applies a later record of the run.
+    pub fn apply(&mut self, record: &LogRecord) {
+        match record {
+            LogRecord::Accepted(_) | LogRecord::Event(_) | LogRecord::Session(_) => {}
+            LogRecord::Started(started) => {
+                self.state = RunState::Running;
+                self.started = Some(started.at);
+                self.provider = Some(started.provider.clone());
+            }
+            LogRecord::Continued(continued) => {
+                self.session = Some(continued.session.clone());
+                first_chars(&continued.prompt, MAX_PROMPT_CHARS).clone_into(&mut self.prompt);
+            }
+            LogRecord::Workspace(left) => self.workspace = Some(left.receipt.clone()),
+            LogRecord::Ended(ended) => {
+                self.state = if ended.interrupted { RunState::Interrupted } else { RunState::of(ended.outcome) };
+                if !ended.provider.is_empty() {
+                    self.provider = Some(ended.provider.clone());
+                }
+                self.session = ended.session.clone().or_else(|| self.session.take());
+                self.ended = Some(ended.at);
+                self.duration_ms = Some(u64::try_from(ended.duration.as_millis()).unwrap_or(u64::MAX));
+                self.attempts = ended.attempts.into();
+                self.usage = ended.usage;
+                self.log = ended.log;
+                self.error = ended.failure().map(|failure| RunFailure {
+                    message: first_chars(&failure.message, MAX_MESSAGE_CHARS).to_owned(),
+                    ..failure
+                });
+            }
+        }
+    }
+
+    /// The duration of the run, up to `now` while it runs.
+    #[must_use]
+    pub fn duration(&self, now: Time) -> Duration {
+        let so_far = || u64::try_from(now.millis() - self.begun.millis()).unwrap_or(0);
+        Duration::from_millis(self.duration_ms.unwrap_or_else(so_far))
+    }
+
+    pub(crate) fn outcome(&self) -> Option<RunOutcome> {
+        self.ended?;
+        Some(self.error.as_ref().map_or(RunOutcome::Ok, |error| RunOutcome::Failed(error.category)))
+    }
+}
+
+write_columns!(RunRow, row =>
+    run: &row.id,
+    state: row.state.name(),
+    model: &row.model,
+    provider: row.provider.as_deref(),
+    session: row.session.as_ref().map(|session| session.0.as_str()),
+    surface: row.surface.unwrap_or_default().name(),
+    place: &row.place,
+    prompt: &row.prompt,
+    begun: row.begun.millis(),
+    started: row.started.map(Time::millis),
+    ended: row.ended.map(Time::millis),
+    duration: row.duration_ms.map(number),
+    attempts: number(row.attempts),
+    outcome: row.outcome().map(RunOutcome::name),
+    message: row.error.as_ref().map(|error| error.message.as_str()),
+    input_tokens: number(row.usage.input_tokens),
+    output_tokens: number(row.usage.output_tokens),
+    cached_tokens: number(row.usage.cached_tokens),
+    estimated: row.usage.estimated,
+    workspace: row.workspace.as_ref().map(receipt_json),
+    detached: row.detached,
+    log: row.log.map(LogState::name),
+    owner: row.owner.as_str(),
+    gateway: row.gateway.as_deref(),
+    log_process: row.position.as_ref().map(|position| &*position.process),
+    log_segment: row.position.as_ref().map(|position| position.segment),
+    log_offset: row.position.as_ref().map(|position| number(position.offset)),
+);
+
 read_columns!(RunRow, row =>
     id: "run" => row.try_get("run")?,
     // A state that only a later version knows is not one of a run in progress.
     state: "state" => RunState::from_name(row.try_get("state")?).unwrap_or(RunState::Interrupted),
     model: "model" => row.try_get("model")?,
     provider: "provider" => row.try_get::<Option<String>, _>("provider")?.filter(|provider| !provider.is_empty()),
-    session: "session" => row.try_get::<Option<String>, _>("session")?.map(SessionKey),
+    // A client may name a session that does not exist or belongs to another client.
+    session: "(SELECT id FROM sessions WHERE id = turns.session AND sessions.owner = turns.owner) AS session" => {
+        row.try_get::<Option<String>, _>("session")?.map(SessionKey)
+    },
     surface: "surface" => Surface::from_name(row.try_get("surface")?),
     place: "place" => row.try_get("place")?,
-    prompt: "substr(prompt, 1, 200) AS prompt" => row.try_get("prompt")?,
+    prompt: "prompt" => row.try_get("prompt")?,
     begun: "begun" => Time::from_millis(row.try_get("begun")?),
     started: "started" => row.try_get::<Option<i64>, _>("started")?.map(Time::from_millis),
     ended: "ended" => row.try_get::<Option<i64>, _>("ended")?.map(Time::from_millis),
     duration_ms: "duration" => row.try_get::<Option<i64>, _>("duration")?.map(count),
     attempts: "attempts" => count(row.try_get("attempts")?),
-    error: "outcome, iif(outcome = 'ok', NULL, substr(answer, 1, 4000)) AS failure" => failure(row)?,
+    error: "outcome, message" => failure(row)?,
     usage: "input_tokens, output_tokens, cached_tokens, estimated" => usage(row)?,
     workspace: "workspace" => {
         row.try_get::<Option<&str>, _>("workspace")?.and_then(|receipt| serde_json::from_str(receipt).ok())
@@ -192,68 +196,29 @@ read_columns!(RunRow, row =>
     log: "log" => row.try_get::<Option<&str>, _>("log")?.map(LogState::from_name),
     owner: "owner" => ClientId::new(row.try_get::<String, _>("owner")?),
     gateway: "gateway" => row.try_get("gateway")?,
+    position: "log_process, log_segment, log_offset" => position(row)?,
 );
 
-impl RunRow {
-    /// The duration of the run, up to `now` while it runs.
-    #[must_use]
-    pub fn duration(&self, now: Time) -> Duration {
-        let so_far = || u64::try_from(now.millis() - self.begun.millis()).unwrap_or(0);
-        Duration::from_millis(self.duration_ms.unwrap_or_else(so_far))
-    }
-}
-
-/// A turn with its texts, as a history shows it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct TurnRow {
-    pub run: String,
-    pub session: Option<SessionKey>,
-    pub owner: ClientId,
-    /// None if only a later version knows the surface.
-    pub surface: Option<Surface>,
-    pub place: String,
-    pub model: String,
-    pub prompt: String,
-    pub begun: Time,
-    pub provider: Option<String>,
-    /// None while it runs, and for good if the gateway ended before the turn did.
-    pub outcome: Option<RunOutcome>,
-    pub answer: Option<String>,
-    pub usage: Usage,
-    #[serde(rename = "duration_ms", serialize_with = "as_millis")]
-    pub duration: Option<Duration>,
-}
-
-read_columns!(TurnRow, row =>
-    run: "run" => row.try_get("run")?,
-    session: "session" => row.try_get::<Option<String>, _>("session")?.map(SessionKey),
-    owner: "owner" => ClientId::new(row.try_get::<String, _>("owner")?),
-    surface: "surface" => Surface::from_name(row.try_get("surface")?),
-    place: "place" => row.try_get("place")?,
-    model: "model" => row.try_get("model")?,
-    prompt: "prompt" => row.try_get("prompt")?,
-    begun: "begun" => Time::from_millis(row.try_get("begun")?),
-    provider: "provider" => row.try_get("provider")?,
-    outcome: "outcome" => row.try_get::<Option<&str>, _>("outcome")?.map(RunOutcome::from_name),
-    answer: "answer" => row.try_get("answer")?,
-    usage: "input_tokens, output_tokens, cached_tokens, estimated" => usage(row)?,
-    duration: "duration" => {
-        row.try_get::<Option<i64>, _>("duration")?.map(|millis| Duration::from_millis(count(millis)))
-    },
-);
-
-fn key(session: &Option<SessionKey>) -> Option<&str> {
-    session.as_ref().map(|session| session.0.as_str())
+/// Returns the first characters of a text.
+fn first_chars(text: &str, max: usize) -> &str {
+    text.char_indices().nth(max).map_or(text, |(end, _)| &text[..end])
 }
 
 pub(crate) fn receipt_json(receipt: &Receipt) -> String {
     serde_json::to_string(receipt).expect("a receipt is plain data")
 }
 
+fn position(row: &SqliteRow) -> sqlx::Result<Option<LogPosition>> {
+    let Some(process) = row.try_get::<Option<&str>, _>("log_process")? else { return Ok(None) };
+    let segment = u32::try_from(row.try_get::<Option<i64>, _>("log_segment")?.unwrap_or_default()).unwrap_or_default();
+    let offset = count(row.try_get::<Option<i64>, _>("log_offset")?.unwrap_or_default());
+    Ok(Some(LogPosition { process: process.into(), segment, offset }))
+}
+
 fn failure(row: &SqliteRow) -> sqlx::Result<Option<RunFailure>> {
     let outcome = row.try_get::<Option<&str>, _>("outcome")?.map(RunOutcome::from_name);
     let Some(RunOutcome::Failed(category)) = outcome else { return Ok(None) };
-    let message = row.try_get::<Option<String>, _>("failure")?.unwrap_or_default();
+    let message = row.try_get::<Option<String>, _>("message")?.unwrap_or_default();
     Ok(Some(RunFailure { category, message }))
 }
 
@@ -276,6 +241,7 @@ pub(crate) fn count(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-fn as_millis<S: serde::Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    duration.map(|duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)).serialize(serializer)
+/// Milliseconds of a duration, as JSON.
+pub(crate) fn as_millis<S: serde::Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    duration.map(millis_of).serialize(serializer)
 }

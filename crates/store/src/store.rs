@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use sqlx::Connection;
 use sqlx::sqlite::{SqlitePool, SqlitePoolOptions};
+use tokio::sync::watch;
 
 use crate::error::StoreError;
+use crate::index::IndexFeed;
+use crate::log::LogFolder;
 use crate::opening;
 use crate::transaction::Transaction;
 
@@ -19,6 +22,15 @@ const MAX_READERS: u32 = 4;
 /// Time to wait for a connection: longer than SQLite waits for a lock.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Progress of [`Store::catch_up`].
+#[derive(Debug, Default)]
+pub(crate) struct Indexing {
+    /// Whether everything that the log had when the database was opened is indexed.
+    pub(crate) ready: watch::Sender<bool>,
+    /// Held while the log is being indexed.
+    pub(crate) running: tokio::sync::Mutex<()>,
+}
+
 /// The database. Cheap to clone: clones share their connections.
 #[derive(Debug, Clone)]
 pub struct Store {
@@ -28,18 +40,34 @@ pub struct Store {
     reading: SqlitePool,
     /// None for a database in memory.
     path: Option<Arc<Path>>,
+    /// None for a database in memory.
+    log: Option<LogFolder>,
+    /// Rows of this process that the database does not have yet.
+    feed: IndexFeed,
+    indexing: Arc<Indexing>,
     /// A database in memory lives as long as a connection to it.
     _anchor: Option<SqlitePool>,
 }
 
 impl Store {
-    /// Prepares the file and connects to it. [`open`](Self::open) does this and recovers journals.
-    pub(crate) async fn connect(path: &Path) -> Result<Self, StoreError> {
+    /// Opens the database, or creates it, and indexes what the log has and the database has not. A damaged database, or
+    /// one of a newer version, is refused and left unchanged.
+    pub async fn open(path: &Path) -> Result<Self, StoreError> {
+        let store = Self::open_unindexed(path).await?;
+        store.catch_up(None).await?;
+        Ok(store)
+    }
+
+    /// Opens the database like [`open`](Self::open), but does not index anything yet. Queries wait until
+    /// [`catch_up`](Self::catch_up) has done so.
+    pub async fn open_unindexed(path: &Path) -> Result<Self, StoreError> {
         opening::prepare(path).await?;
         let options = opening::options().filename(path);
         let writing = pool(1).connect_with(options.clone()).await?;
         let reading = pool(MAX_READERS).connect_lazy_with(options.pragma("query_only", "on"));
-        Ok(Self { writing, reading, path: Some(path.into()), _anchor: None })
+        let log = path.parent().map(LogFolder::of_state);
+        let indexing = Arc::new(Indexing::default());
+        Ok(Self { writing, reading, path: Some(path.into()), log, feed: IndexFeed::default(), indexing, _anchor: None })
     }
 
     /// Creates a database in memory that ends with its last clone.
@@ -48,11 +76,21 @@ impl Store {
         let name = format!("file:trunkline-{}", uuid::Uuid::now_v7());
         let options = opening::options().filename(name).in_memory(true).shared_cache(true);
         let anchor = pool(1).connect_with(options.clone()).await?;
-        let migrated = crate::schema::migrate(&mut *anchor.acquire().await?).await?;
+        let migrated = crate::schema::migrate(&mut *anchor.acquire().await?, None).await?;
         migrated.expect("a new database has no newer version");
         // Connections to a shared cache do not wait for each other, so there is only one.
         let one = pool(1).connect_with(options).await?;
-        Ok(Self { writing: one.clone(), reading: one, path: None, _anchor: Some(anchor) })
+        let (feed, indexing) = (IndexFeed::default(), Arc::new(Indexing::default()));
+        indexing.ready.send_replace(true);
+        Ok(Self { writing: one.clone(), reading: one, path: None, log: None, feed, indexing, _anchor: Some(anchor) })
+    }
+
+    /// Creates a database in memory, and indexes the log of a state folder in it, as [`open`](Self::open) does.
+    #[cfg(any(test, feature = "test-util"))]
+    pub async fn in_memory_with_log(state: &Path) -> Result<Self, StoreError> {
+        let store = Self { log: Some(LogFolder::of_state(state)), ..Self::in_memory().await? };
+        store.catch_up(None).await?;
+        Ok(store)
     }
 
     /// Waits for pending operations and closes the file. Optional: without it, no completed operation is lost.
@@ -70,10 +108,34 @@ impl Store {
         }
     }
 
-    pub(crate) fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+    pub(crate) fn log(&self) -> Option<&LogFolder> {
+        self.log.as_ref()
     }
 
+    /// The folder of the database. None for a database in memory.
+    pub(crate) fn state_folder(&self) -> Option<&Path> {
+        self.path.as_ref()?.parent()
+    }
+
+    pub(crate) fn feed(&self) -> &IndexFeed {
+        &self.feed
+    }
+
+    /// The connections for queries of the index, once it has everything that the log had when the database was opened.
+    pub(crate) async fn indexed(&self) -> &SqlitePool {
+        if !*self.indexing.ready.borrow() {
+            let mut ready = self.indexing.ready.subscribe();
+            // `self` holds the sender, so this never fails.
+            let _ = ready.wait_for(|ready| *ready).await;
+        }
+        &self.reading
+    }
+
+    pub(crate) fn indexing(&self) -> &Indexing {
+        &self.indexing
+    }
+
+    /// The connections for queries of anything else.
     pub(crate) fn reading(&self) -> &SqlitePool {
         &self.reading
     }
@@ -111,122 +173,4 @@ fn pool(size: u32) -> SqlitePoolOptions {
     let pool = pool.acquire_slow_threshold(2 * ACQUIRE_TIMEOUT);
     // The connection to a file does not break, and a database in memory must not be closed.
     pool.test_before_acquire(false).idle_timeout(None).max_lifetime(None)
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::task::JoinSet;
-    use tokio_util::sync::CancellationToken;
-
-    use super::*;
-    use crate::archive::ArchiveRecord;
-    use crate::run::RunState;
-    use crate::run_index::{TurnBegun, TurnEnded};
-    use crate::session::ClientId;
-    use crate::test_util::NewSession;
-
-    fn turn(run: &str, prompt: String) -> ArchiveRecord {
-        ArchiveRecord::Begun(TurnBegun { run: run.to_owned(), prompt, ..TurnBegun::default() })
-    }
-
-    /// Simulates a full disk: SQLite returns the same error if its limit of pages is reached. The limit belongs to the
-    /// connection, and ends with it.
-    async fn fill(store: &Store) {
-        sqlx::raw_sql("PRAGMA max_page_count = 1").execute(store.writing()).await.unwrap();
-    }
-
-    async fn unfill(store: &Store) {
-        sqlx::raw_sql("PRAGMA max_page_count = 1000000").execute(store.writing()).await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn store_works_after_caches_are_freed() {
-        let store = Store::in_memory().await.unwrap();
-        for run in ["a", "b"] {
-            let (writer, task) = store.writer();
-            let mut tasks = JoinSet::new();
-            tasks.spawn(task.run(CancellationToken::new()));
-            writer.send(turn(run, String::new())).await.unwrap();
-            drop(writer);
-            assert_eq!(tasks.join_all().await[0].rows, 1);
-            store.shrink().await.unwrap();
-        }
-        assert!(store.run("b", None).await.unwrap().is_some());
-    }
-
-    #[tokio::test]
-    async fn writes_fail_while_disk_is_full_and_succeed_afterwards() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join(DATABASE_FILE)).await.unwrap();
-        let ((writer, task), stop, mut tasks) = (store.writer(), CancellationToken::new(), JoinSet::new());
-        tasks.spawn(task.run(stop.clone()));
-        fill(&store).await;
-        writer.send(turn("lost", "x".repeat(100_000))).await.unwrap();
-        let lost = writer.flush().await;
-        assert!(matches!(&lost, Err(StoreError::Lost(why)) if why.contains("full")), "{lost:?}");
-        assert!(writer.disk_trouble().is_some_and(|why| why.contains("full")));
-        fill(&store).await;
-        let refused = writer.send_surely(turn("refused", "x".repeat(100_000))).await;
-        assert!(matches!(&refused, Err(StoreError::Lost(why)) if why.contains("full")), "{refused:?}");
-        let owner = ClientId::local();
-        let begins = "x".repeat(100_000);
-        let new = NewSession {
-            owner: &owner,
-            model: &begins,
-            provider: "p",
-            repo: Path::new("/"),
-            begins: &begins,
-            parent: None,
-        };
-        fill(&store).await;
-        let refused = store.session_begin(&new).await;
-        assert!(matches!(refused, Err(StoreError::Disk(_))), "{refused:?}");
-        unfill(&store).await;
-        store.try_write().await.unwrap();
-        writer.send_surely(turn("kept", "x".repeat(100_000))).await.unwrap();
-        assert_eq!(writer.disk_trouble(), None);
-        store.session_begin(&new).await.unwrap();
-        stop.cancel();
-        let totals = tasks.join_next().await.unwrap().unwrap();
-        assert_eq!((totals.rows, totals.lost), (1, 2));
-        assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
-    }
-
-    #[tokio::test]
-    async fn end_of_a_turn_is_written_later_when_disk_was_full() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join(DATABASE_FILE)).await.unwrap();
-        let ((writer, task), stop, mut tasks) = (store.writer(), CancellationToken::new(), JoinSet::new());
-        tasks.spawn(task.run(stop.clone()));
-        writer.send_surely(turn("r", String::new())).await.unwrap();
-        fill(&store).await;
-        let ended = TurnEnded { run: "r".to_owned(), answer: "x".repeat(60_000), ..TurnEnded::default() };
-        writer.send(ArchiveRecord::Ended(ended)).await.unwrap();
-        writer.flush().await.unwrap();
-        assert!(writer.disk_trouble().is_some());
-        assert_eq!(store.run("r", None).await.unwrap().unwrap().state, RunState::Queued, "not yet");
-        unfill(&store).await;
-        writer.flush().await.unwrap();
-        assert_eq!(store.run("r", None).await.unwrap().unwrap().state, RunState::Finished);
-        assert_eq!(writer.disk_trouble(), None);
-        stop.cancel();
-        assert_eq!(tasks.join_next().await.unwrap().unwrap().lost, 0);
-    }
-
-    #[tokio::test]
-    async fn transaction_is_rolled_back_when_dropped() {
-        let folder = tempfile::tempdir().unwrap();
-        for store in [Store::open(&folder.path().join(DATABASE_FILE)).await.unwrap(), Store::in_memory().await.unwrap()]
-        {
-            for _ in 0..3 {
-                let mut dropped = store.transaction().await.unwrap();
-                let query = sqlx::query("INSERT INTO cursors (place, message, changed) VALUES ('c', '1', 0)");
-                query.execute(&mut *dropped).await.unwrap();
-                drop(dropped);
-                assert_eq!(store.cursor("c").await.unwrap(), None);
-            }
-            store.set_cursor("c", "2").await.unwrap();
-            assert_eq!(store.cursor("c").await.unwrap().as_deref(), Some("2"));
-        }
-    }
 }

@@ -8,10 +8,10 @@ use std::path::Path;
 use trunkline_core::event::SessionId;
 
 use crate::bridge::InboxRow;
-use crate::chain::HistoryHash;
 use crate::error::StoreError;
 use crate::integrity;
-use crate::session::{ClientId, SessionKey, SessionRow, first_words, path_text};
+use crate::session_state::HistoryHash;
+use crate::session_state::{ClientId, SessionKey, SessionRow, first_words, path_text};
 use crate::store::Store;
 use crate::time::Time;
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use trunkline_core::model::Sandbox;
+use trunkline_engine::Durability;
 
 use crate::config::{Environment, normal, parse_span};
 
@@ -24,6 +25,9 @@ pub(crate) struct EngineArgs {
     /// Whether the kernel confines runs with the permissions read and edit, unless the model sets `sandbox`
     #[arg(long, value_name = "WHEN", env = "TRUNKLINE_SANDBOX", default_value = "on")]
     pub(crate) sandbox: SandboxArg,
+    /// Failures that the record of a run survives: the end of the gateway's process, or also a power failure
+    #[arg(long, value_name = "WHAT", env = "TRUNKLINE_DURABILITY", default_value = "process")]
+    pub(crate) durability: DurabilityArg,
     /// Time limit of each git process, and of saving a run's work; work that is not saved by then stays in its worktree
     #[arg(long, value_name = "TIME", env = "TRUNKLINE_GIT_TIMEOUT", default_value = "60s", value_parser = git_timeout)]
     pub(crate) git_timeout: Duration,
@@ -54,6 +58,24 @@ impl From<SandboxArg> for Sandbox {
             SandboxArg::On => Self::On,
             SandboxArg::Off => Self::Off,
             SandboxArg::Required => Self::Required,
+        }
+    }
+}
+
+/// [`Durability`] as an argument.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum DurabilityArg {
+    /// Hand each record to the kernel before it is promised
+    Process,
+    /// Also wait until the disk has it; runs that wait at the same time share one fdatasync
+    Fsync,
+}
+
+impl From<DurabilityArg> for Durability {
+    fn from(durability: DurabilityArg) -> Self {
+        match durability {
+            DurabilityArg::Process => Self::Process,
+            DurabilityArg::Fsync => Self::Fsync,
         }
     }
 }

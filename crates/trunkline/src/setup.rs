@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use trunkline_core::api::Api;
 use trunkline_core::model::{AGENT, Sandbox};
 use trunkline_core::secret::Secrets;
-use trunkline_engine::{Caps, Engine, EngineSettings, secret_values};
+use trunkline_engine::{Caps, Durability, Engine, EngineSettings, secret_values};
 use trunkline_process::{KeeperProgram, Keepers};
 use trunkline_store::Store;
 
@@ -36,6 +36,7 @@ pub(crate) struct LoadedConfig {
     pub(crate) state: PathBuf,
     pub(crate) worktrees: PathBuf,
     pub(crate) sandbox: Sandbox,
+    pub(crate) durability: Durability,
     pub(crate) git_timeout: Duration,
 }
 
@@ -51,7 +52,8 @@ impl LoadedConfig {
         let state = engine_args.state_folder(&environment);
         let worktrees = normal(&environment.folder.join(&engine_args.worktrees));
         let (sandbox, git_timeout) = (engine_args.sandbox.into(), engine_args.git_timeout);
-        Ok(Self { config_folder, config, state, worktrees, sandbox, git_timeout, environment })
+        let durability = engine_args.durability.into();
+        Ok(Self { config_folder, config, state, worktrees, sandbox, durability, git_timeout, environment })
     }
 
     /// Builds an engine for these models. Needs a tokio runtime.
@@ -69,6 +71,7 @@ impl LoadedConfig {
             worktrees: self.worktrees.clone(),
             caps,
             sandbox: self.sandbox,
+            durability: self.durability,
             git_timeout: self.git_timeout,
             grace: grace.unwrap_or(STOP_GRACE),
             linger: EXIT_TIMEOUT,
@@ -110,11 +113,11 @@ impl CliEngine {
 
     /// Like [`remember`](Self::remember), for long-running commands: a database that cannot be opened is an error.
     pub(crate) async fn require_store(&self, state: &Path) -> Result<Store, ConfigError> {
-        let store = Store::open(&state.join(trunkline_store::DATABASE_FILE)).await.map_err(|error| {
+        let store = Store::open_unindexed(&state.join(trunkline_store::DATABASE_FILE)).await.map_err(|error| {
             let refused = ConfigError::elsewhere(error.to_string());
             error.remedy().into_iter().fold(refused, ConfigError::hint)
         })?;
-        self.engine.remember_in(store.clone());
+        self.engine.remember_and_index(store.clone());
         Ok(store)
     }
 

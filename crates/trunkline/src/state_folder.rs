@@ -23,7 +23,7 @@ const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
 /// Folders in the state folder that hold prompts and answers.
-const CONTENT_FOLDERS: [&str; 3] = ["runs", "journal", "chats"];
+const CONTENT_FOLDERS: [&str; 3] = ["log", "runs", "chats"];
 
 /// Removes the permissions of other users from the state folder, its files and its folders.
 pub(crate) fn make_private(state: &Path) -> Result<(), ConfigError> {

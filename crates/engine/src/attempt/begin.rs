@@ -41,7 +41,7 @@ pub(crate) async fn begin(
     };
     let request = LaunchRequest { settings: &shared.settings, turn, models, run: id, owner: &shared.identity.mark };
     let launch = request.of(model, provider);
-    // What is missing is noticed at the start of the process, except if git runs before it.
+    // A missing program is reported when the process is started, unless git runs before that.
     let program = if model.worktree { launch.program()? } else { launch.program_unchecked()? };
     let prompt = launch.prompt()?;
     // A model that must be confined and cannot be fails here, before git runs for it.

@@ -9,8 +9,7 @@
 //! that time is coarse, so a second change soon after the first may not be visible. A result is therefore kept only if
 //! all its files had been unchanged for [`SETTLED_AFTER`] when they were examined.
 //!
-//! Only for results whose loss of time is the worst that a stale one could cause. What the sandbox depends on is examined
-//! for every turn.
+//! Everything that the sandbox depends on is examined for every turn instead.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

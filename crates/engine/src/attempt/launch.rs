@@ -459,6 +459,7 @@ mod tests {
             secrets: Secrets::default(),
             embedded_llm: None,
             sandbox: Sandbox::On,
+            durability: trunkline_store::Durability::Process,
         };
         let seconds = Duration::from_secs;
         let usual = RunLimits { idle: seconds(60), startup: seconds(30), ..RunLimits::all(seconds(90)) };

@@ -156,10 +156,10 @@ async fn finish(
     };
     let finished = shared.worktrees.finish(worktree, after, stopping).await;
     for earlier in &finished.recovered {
-        shared.store_writer.note_workspace(runs::of_attempt(earlier), &finished.receipt).await;
+        shared.store_writer.note_workspace(runs::of_attempt(earlier), &finished.receipt);
     }
     if let Some(run) = run {
-        shared.store_writer.note_workspace(&run.id, &finished.receipt).await;
+        shared.store_writer.note_workspace(&run.id, &finished.receipt);
         run.set_worktree(None);
     }
     finished

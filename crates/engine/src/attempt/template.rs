@@ -72,9 +72,9 @@ impl LaunchTemplate {
             }
             _ => Vec::new(),
         };
-        // A run with a folder of its own for temporary files cannot write to the usual one.
-        let variable =
-            |name: &str| env.get(name).filter(|_| name != "TMPDIR" || !provider.private_tmp).map(PathBuf::from);
+        // A run with a folder of its own for temporary files cannot write to the usual one, unless the model names one.
+        let has_own_tmp = provider.private_tmp && !model.env.contains_key("TMPDIR");
+        let variable = |name: &str| env.get(name).filter(|_| name != "TMPDIR" || !has_own_tmp).map(PathBuf::from);
         let writable = sandbox::usual_places(model, Some(provider), own, &variable).into();
         Self {
             folders: folders(settings, model, provider),

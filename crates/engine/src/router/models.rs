@@ -90,7 +90,7 @@ impl Models {
         self.built_in.iter().filter(move |model| !taken(&model.name))
     }
 
-    /// What the turns of a model have in common when they start its CLI.
+    /// Launch data that all turns of a model share.
     pub(crate) fn templates(&self) -> &LaunchTemplates {
         &self.templates
     }

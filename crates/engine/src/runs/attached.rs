@@ -1,7 +1,6 @@
 //! A run as its client holds it: the client either pulls the driver, or reads the log of a run that the engine drives.
 
 use std::mem;
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,11 +9,11 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use trunkline_core::event::{Event, Resumption};
 use trunkline_core::phase::{Phase, Phases};
+use trunkline_store::CurrentAttempt;
 
 use super::driver::RunDriver;
 use super::follow::Follow;
 use super::live::{ActiveRun, Drain, RunEnding, WaitingClient};
-use super::log_entry::CurrentAttempt;
 use crate::start_error::{StartError, cancelled};
 
 /// A run in progress. Dropping it stops the run, unless the run continues without its client.
@@ -104,11 +103,7 @@ impl Run {
     }
 
     /// Waits until a run that the engine drives has begun. Dropping the future drops `client`.
-    pub(super) async fn attached(
-        state: &Path,
-        live: Arc<ActiveRun>,
-        client: WaitingClient,
-    ) -> Result<Self, StartError> {
+    pub(super) async fn attached(live: Arc<ActiveRun>, client: WaitingClient) -> Result<Self, StartError> {
         let mut progress = live.progress();
         loop {
             let seen = progress.borrow_and_update().clone();
@@ -116,7 +111,7 @@ impl Run {
                 return Err(error);
             }
             if let Some(current) = seen.current {
-                let follow = Follow::live(state, &live, 0);
+                let follow = Follow::live(&live, 0);
                 let attached = AttachedRun::new(follow, current, Some(client));
                 return Ok(Self { id: live.id.clone(), access: RunAccess::Attached(attached.into()) });
             }

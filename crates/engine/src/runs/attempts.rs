@@ -401,7 +401,7 @@ impl Drop for AttemptLoop {
     /// The turn was cancelled, or never started.
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            self.shared.store_writer.leave(&self.shared.tasks.tracker, thread.failed(), async {});
+            self.shared.store_writer.leave_session(&self.run, thread.failed());
         }
     }
 }

@@ -33,6 +33,7 @@ fn engine(names: &[&str], policy: RetryPolicy) -> (Engine, TempDir) {
         git_timeout: Duration::from_secs(60),
         grace: Duration::ZERO,
         linger: Duration::ZERO,
+        durability: trunkline_store::Durability::Process,
         secrets: Secrets::default(),
         embedded_llm: None,
     };

@@ -12,23 +12,11 @@ use super::start::AdmittedTurn;
 use crate::engine::Engine;
 use crate::start_error::StartError;
 
-/// Whether the run has an idempotency key by which other requests can join it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keyed {
-    Yes,
-    No,
-}
-
 impl Engine {
     /// Starts a run that the engine drives to its end. With [`OnDisconnect::Cancel`] it is stopped when its last client
     /// disconnects.
-    pub(crate) fn drive(
-        &self,
-        admitted: AdmittedTurn,
-        turn: Turn,
-        on_disconnect: OnDisconnect,
-        keyed: Keyed,
-    ) -> Arc<ActiveRun> {
+    pub(crate) fn drive(&self, admitted: AdmittedTurn, turn: Turn, on_disconnect: OnDisconnect) -> Arc<ActiveRun> {
+        let keyed = admitted.has_key();
         let run = turn.run.clone().unwrap_or_else(super::new_id);
         let registration = self.shared.runs.registry.begin(&run, &turn.owner, Some(on_disconnect));
         let live: Arc<ActiveRun> = Arc::clone(&registration);
@@ -42,13 +30,13 @@ impl Engine {
                     }
                     let cancelled =
                         matches!(last, Some(Event::Failed(failure)) if failure.category == Category::Cancelled);
-                    if keyed == Keyed::Yes && cancelled {
+                    if keyed && cancelled {
                         // There is no answer to replay, so a repeated request starts a new run.
                         engine.unclaim(&run).await;
                     }
                 }
                 Err(error) => {
-                    if keyed == Keyed::Yes {
+                    if keyed {
                         engine.unclaim(&run).await;
                     }
                     registration.set_refused(error);
@@ -60,16 +48,16 @@ impl Engine {
 
     /// Starts a run that continues when its client disconnects, and attaches the client to it.
     pub(crate) async fn start_detached(&self, admitted: AdmittedTurn, turn: Turn) -> Result<Run, StartError> {
-        let live = self.drive(admitted, turn, OnDisconnect::Detach, Keyed::No);
+        let live = self.drive(admitted, turn, OnDisconnect::Detach);
         let client = live.add_client();
-        Run::attached(&self.shared.settings.state, live, client).await
+        Run::attached(live, client).await
     }
 
     /// Starts a run that no client waits for. Returns its id once queries can find it. On an error nothing has run, and
     /// no trace is left.
     pub async fn launch(&self, turn: Turn) -> Result<String, StartError> {
-        let admitted = self.reserve(self.admit(&turn)?, &turn).await?;
-        let live = self.drive(admitted.with_durable_record(), turn, OnDisconnect::Detach, Keyed::No);
+        let admitted = self.reserve(self.admit(&turn)?, &turn)?;
+        let live = self.drive(admitted, turn, OnDisconnect::Detach);
         live.wait_until_recorded().await?;
         Ok(live.id.clone())
     }

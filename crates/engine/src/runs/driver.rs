@@ -12,6 +12,7 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,15 +21,15 @@ use trunkline_core::event::{Answer, Attempted, Event, Receipt};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::phase::Phase;
 use trunkline_core::turn::AnswerTiming;
+use trunkline_store::CurrentAttempt;
 
 use crate::router::Exposure;
 use crate::runs::attempts::{AttemptLoop, AttemptStart, RunningAttempt};
 use crate::runs::live::ActiveRun;
-use crate::runs::log_entry::CurrentAttempt;
 use crate::session::SessionThread;
 use crate::shared::Shared;
 use crate::start_error::{StartError, cancelled};
-use crate::store_writer::{Recorder, RunEnd, cancelled_by_client};
+use crate::store_writer::{Recorder, RunEnd, cancelled_by_client, not_recorded};
 
 /// Maximum size of the streamed text that is kept to recognise the client's next request by its history.
 const MAX_STREAMED_BYTES: usize = 1024 * 1024;
@@ -55,6 +56,10 @@ pub(crate) struct RunDriver {
     /// `None` once the run has ended.
     recorder: Option<Recorder>,
     live: Arc<ActiveRun>,
+    /// Whether an answer may be given only if it is recorded.
+    must_record: bool,
+    /// Whether the record of the end survives what the settings promise.
+    synced: bool,
     shared: Arc<Shared>,
 }
 
@@ -81,7 +86,8 @@ impl RunDriver {
             Err(error) => {
                 let provider = attempt_loop.attempts.last().map(|last| last.provider.clone()).unwrap_or_default();
                 let (thread, failure) = (attempt_loop.thread.take(), error.as_failure());
-                conclude(&shared, thread, recorder, &provider, Err(&failure), "");
+                // A failure is logged. The run is over in any case.
+                let _ = conclude(&shared, thread, recorder, &provider, Err(&failure), "");
                 return Err(error);
             }
         };
@@ -100,6 +106,8 @@ impl RunDriver {
             named: false,
             recorder: Some(recorder),
             live,
+            must_record: shared.store_writer.must_record(attempt_loop.turn.surface),
+            synced: false,
             shared,
         };
         run.attempt_started(attempt_loop, running);
@@ -141,6 +149,16 @@ impl RunDriver {
             // All events that arrived together are one write.
             recorder.events(self.events.make_contiguous(), &self.current);
             self.logged = self.events.len();
+        }
+        if self.recorder.is_none() && !self.synced {
+            match self.shared.store_writer.sync().await {
+                Ok(()) => self.live.end_is_durable(),
+                Err(error) => {
+                    self.live.end_failed(Event::Failed(not_recorded(&error)));
+                    self.not_recorded(&error);
+                }
+            }
+            self.synced = true;
         }
         self.logged = self.logged.saturating_sub(1);
         self.events.pop_front()
@@ -328,12 +346,12 @@ impl RunDriver {
         self.end(attempt_loop.thread.take(), Event::Finished(answer));
     }
 
-    /// Records the end of the run in the background: the caller gets the last event without waiting for that.
+    /// Records the end of the run: the outcome and the session are in the log before the caller gets the last event.
     fn end(&mut self, thread: Option<SessionThread>, last: Event) {
         self.events.push_back(last);
         let Some(mut recorder) = self.recorder.take() else { return };
         let events = self.events.make_contiguous();
-        recorder.events(&events[self.logged..], &self.current);
+        recorder.add_events(&events[self.logged..], &self.current);
         self.logged = events.len();
         let result = match events.last() {
             Some(Event::Finished(answer)) => Ok(answer),
@@ -341,20 +359,39 @@ impl RunDriver {
             Some(_) | None => return,
         };
         let streamed = self.streamed.as_deref().unwrap_or_default();
-        conclude(&self.shared, thread, recorder, &self.current.provider, result, streamed);
+        // Until `next` has waited for the disk.
+        self.live.await_durability();
+        let recorded = conclude(&self.shared, thread, recorder, &self.current.provider, result, streamed);
+        if let Err(error) = recorded {
+            self.not_recorded(&error);
+        }
+    }
+
+    /// Replaces the answer of a run whose end could not be recorded: a client that may come back for it must not get it.
+    fn not_recorded(&mut self, error: &io::Error) {
+        if self.must_record
+            && let Some(last @ Event::Finished(_)) = self.events.back_mut()
+        {
+            *last = Event::Failed(not_recorded(error));
+        }
     }
 }
 
 impl Drop for RunDriver {
     /// The client has disconnected.
     fn drop(&mut self) {
-        let DriverState::Running(running) = &mut self.state else { return };
-        let thread = running.0.thread.take();
-        self.end(thread, Event::Failed(cancelled_by_client()));
+        if let DriverState::Running(running) = &mut self.state {
+            let thread = running.0.thread.take();
+            self.end(thread, Event::Failed(cancelled_by_client()));
+        }
+        // Nothing waits for the disk any more.
+        if self.recorder.is_none() && !self.synced {
+            self.live.end_is_durable();
+        }
     }
 }
 
-/// Ends the session's turn first: the record of the run refers to the session.
+/// Ends the turn of the session, and the record of the run.
 fn conclude(
     shared: &Shared,
     thread: Option<SessionThread>,
@@ -362,15 +399,11 @@ fn conclude(
     provider: &str,
     result: Result<&Answer, &Failure>,
     streamed: &str,
-) {
+) -> io::Result<()> {
     let session = thread.as_ref().filter(|thread| thread.is_resumable()).map(|thread| thread.id().clone());
-    let recorded = recorder.end(RunEnd { provider, session: session.as_ref(), result });
-    let tracker = &shared.tasks.tracker;
-    match (thread, result) {
-        (Some(thread), Ok(answer)) => shared.store_writer.leave(tracker, thread.succeeded(answer, streamed), recorded),
-        (Some(thread), Err(_)) => shared.store_writer.leave(tracker, thread.failed(), recorded),
-        (None, _) => {
-            tracker.spawn(recorded);
-        }
-    }
+    let write = thread.map(|thread| match result {
+        Ok(answer) => thread.succeeded(answer, streamed),
+        Err(_) => thread.failed(),
+    });
+    shared.store_writer.end(recorder, RunEnd { provider, session: session.as_ref(), result, write })
 }

@@ -3,12 +3,13 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::turn::Turn;
-use trunkline_store::{ClaimResult, IdempotencyClaim, Store, StoreError, Time};
+use trunkline_store::{ClaimResult, IdempotencyClaim, KeyClaim, Store, StoreError, Time};
 
+use super::alive;
 use super::attached::Run;
-use super::detached::Keyed;
 use super::follow::Follow;
 use crate::engine::Engine;
 use crate::session::store_client_id;
@@ -16,6 +17,11 @@ use crate::start_error::StartError;
 
 /// Lifetime of an idempotency key.
 const KEY_LIFETIME: Duration = Duration::from_hours(24);
+
+/// Time in which a process that has claimed a key records the run.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(5);
+
+const RECORD_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A turn with its idempotency key.
 pub struct IdempotentTurn {
@@ -65,17 +71,18 @@ impl Engine {
                 key: &key,
                 request: &request,
                 run: &run,
+                gateway: &self.shared.identity.mark,
                 since: Time::ago(KEY_LIFETIME),
             };
             loop {
                 match store.claim(&claim).await {
                     Ok(ClaimResult::New) => break,
                     Ok(ClaimResult::Other) => return Err(IdempotencyError::OtherRequest),
-                    Ok(ClaimResult::Known(run)) => {
-                        if let Some(joined) = self.join(store, &run).await {
+                    Ok(ClaimResult::Known { run, gateway }) => {
+                        if let Some(joined) = self.join_claimed(store, &run, gateway.as_deref()).await {
                             return Ok(joined);
                         }
-                        // The run that claimed the key was never recorded.
+                        // The process that claimed the key has not recorded the run, and never will.
                         store.unclaim(&run).await.map_err(|error| self.shared.store_writer.unwritable(error))?;
                     }
                     // Without the claim, a repeated request would run again.
@@ -83,35 +90,55 @@ impl Engine {
                 }
             }
         }
-        let admitted = match self.reserve(admitted, &turn).await {
-            Ok(admitted) => admitted.with_durable_record(),
+        let admitted = match self.reserve(admitted, &turn) {
+            Ok(admitted) => admitted.with_key(KeyClaim { key, request }),
             Err(error) => {
                 self.unclaim(&run).await;
                 return Err(error.into());
             }
         };
         let on_disconnect = admitted.on_disconnect(&turn);
-        let live = self.drive(admitted, turn, on_disconnect, Keyed::Yes);
+        let live = self.drive(admitted, turn, on_disconnect);
         let client = live.add_client();
         // From here on, a repeated request finds the run in the registry.
         drop(claiming);
         live.wait_until_recorded().await?;
-        let state = self.shared.settings.state.clone();
-        let start = Box::pin(async move { Run::attached(&state, live, client).await });
+        let start = Box::pin(async move { Run::attached(live, client).await });
         Ok(JoinedRun { run, replayed: false, start })
     }
 
+    /// Finds the run of a key. Another process may have claimed the key just now, and be about to record the run.
+    async fn join_claimed(&self, store: &Store, run: &str, gateway: Option<&str>) -> Option<JoinedRun<Run>> {
+        let (state, own) = (&self.shared.settings.state, &self.shared.identity.mark);
+        let may_record = |mark: &str| mark != own && !alive::is_dead(state, mark);
+        let deadline = Instant::now() + RECORD_TIMEOUT;
+        loop {
+            // Before the log is read: if the process is dead by then, the log is complete.
+            let wait = gateway.is_some_and(may_record) && Instant::now() < deadline;
+            if let Some(joined) = self.join(store, run).await {
+                return Some(joined);
+            }
+            // The run may be in the log, but not in the index yet. A failure is logged.
+            let _ = self.shared.store_writer.catch_up().await;
+            if let Some(joined) = self.join(store, run).await {
+                return Some(joined);
+            }
+            if !wait {
+                return None;
+            }
+            tokio::time::sleep(RECORD_POLL_INTERVAL).await;
+        }
+    }
+
     async fn join(&self, store: &Store, run: &str) -> Option<JoinedRun<Run>> {
-        let state = self.shared.settings.state.clone();
         let start: Pin<Box<dyn Future<Output = _> + Send>> = match self.shared.runs.registry.find(run) {
             Some(live) => {
                 let client = live.add_client();
-                Box::pin(async move { Run::attached(&state, live, client).await })
+                Box::pin(async move { Run::attached(live, client).await })
             }
             None => {
-                self.shared.store_writer.flush().await;
                 let row = store.run(run, None).await.ok().flatten()?;
-                let follow = Follow::kept(&state, store.clone(), run, 0);
+                let follow = Follow::kept(&self.shared.settings.state, store.clone(), &row, 0);
                 let kept = Run::kept(run, row.provider.unwrap_or_default(), follow);
                 Box::pin(async move { Ok(kept) })
             }

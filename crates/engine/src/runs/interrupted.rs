@@ -1,11 +1,10 @@
-//! Marks runs whose gateway died as interrupted, in the store and in their logs, and records the work they left behind.
+//! Marks runs whose gateway died as interrupted, in the database and in the log, and records the work they left behind.
 
-use trunkline_core::event::{Event, Receipt};
+use trunkline_core::event::Receipt;
+use trunkline_store::RunEnded;
 
-use super::alive;
 use super::follow::interrupted;
-use super::log::add_last;
-use super::{log_entry, of_attempt};
+use super::{alive, of_attempt};
 use crate::shared::Shared;
 
 /// Saves and removes the worktrees of dead gateways, and records where their sessions continue. Returns the receipts by
@@ -17,7 +16,7 @@ pub(crate) async fn sweep_worktrees(shared: &Shared) -> Vec<(String, Receipt)> {
             shared.sessions.places.remember(session, place);
         }
         // Also for a run that has ended: its work may have been saved only now.
-        shared.store_writer.note_workspace(of_attempt(&swept.run), &swept.receipt).await;
+        shared.store_writer.note_workspace(of_attempt(&swept.run), &swept.receipt);
         receipts.push((swept.run, swept.receipt));
     }
     receipts
@@ -40,21 +39,18 @@ pub(crate) async fn end_interrupted(shared: &Shared, receipts: &[(String, Receip
         // The receipt of the last attempt.
         let receipt =
             receipts.iter().filter(|(attempt, _)| attempt.starts_with(&run.id)).max_by_key(|(attempt, _)| attempt);
-        let failure = interrupted();
-        match store.interrupt_run(&run.id, &failure, receipt.map(|(_, receipt)| receipt)).await {
-            Ok(true) => tracing::info!(run = run.id, "marked as interrupted: its gateway has died"),
+        let ended = RunEnded::interrupted(&interrupted(), run.begun);
+        match store.interrupt_run(&run.id, &ended, receipt.map(|(_, receipt)| receipt)).await {
+            Ok(true) => {
+                shared.store_writer.note_interrupted(&run.id, ended);
+                tracing::info!(run = run.id, "marked as interrupted: its gateway has died");
+            }
             // Another process has already marked the run.
-            Ok(false) => continue,
+            Ok(false) => {}
             Err(error) => {
                 tracing::warn!(run = run.id, %error, "cannot mark a run as interrupted");
                 all_ended = false;
-                continue;
             }
-        }
-        if let Some(path) = log_entry::path(&shared.settings.state, &run.id)
-            && let Err(error) = add_last(&path, &Event::Failed(failure))
-        {
-            tracing::warn!(run = run.id, %error, "cannot write the last event to the log of an interrupted run");
         }
     }
     all_ended

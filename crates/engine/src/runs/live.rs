@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use trunkline_core::event::Event;
 use trunkline_core::turn::{ClientId, OnDisconnect};
+use trunkline_store::{CurrentAttempt, RunExtents};
 
-use super::log_entry::CurrentAttempt;
 use crate::start_error::StartError;
 use crate::worktree::Worktree;
 
@@ -39,8 +39,8 @@ pub(crate) struct ActiveRun {
     on_disconnect: Option<OnDisconnect>,
     waiting_clients: AtomicUsize,
     progress: watch::Sender<RunProgress>,
-    /// Whether the last event has been emitted. The record may still have to be written.
-    concluding: AtomicBool,
+    /// Lines of the run in the log.
+    extents: Arc<RunExtents>,
     stop: CancellationToken,
     /// Resources that keep the run from being gone: its processes, its worktree, its record.
     holds: TaskTracker,
@@ -59,11 +59,24 @@ pub(super) trait Drain: Send + Sync {
 pub(crate) struct RunProgress {
     /// Bytes of the log that can be read.
     pub(super) written: u64,
-    /// Whether the run has a row in the store.
+    /// Whether the run is in the log.
     pub(super) recorded: bool,
     /// Set when the first attempt has started.
     pub(super) current: Option<CurrentAttempt>,
     pub(super) end: Option<RunEnding>,
+    pub(super) durability: EndDurability,
+}
+
+/// Whether the end of a run may be shown to clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum EndDurability {
+    /// As soon as it is in the log.
+    #[default]
+    Reached,
+    /// The disk does not have it yet.
+    Pending,
+    /// The disk refused it: the end in the log does not count.
+    Failed,
 }
 
 /// End of a run.
@@ -96,7 +109,7 @@ impl RunRegistry {
             on_disconnect,
             waiting_clients: AtomicUsize::new(0),
             progress: watch::Sender::default(),
-            concluding: AtomicBool::new(false),
+            extents: Arc::default(),
             stop: CancellationToken::new(),
             holds: TaskTracker::new(),
             worktree: Mutex::default(),
@@ -118,18 +131,6 @@ impl RunRegistry {
     /// Stops the runs that the engine drives. The others end with their clients.
     pub(crate) fn stop_driven(&self) {
         self.lock().values().filter(|live| live.on_disconnect.is_some()).for_each(|live| live.stop());
-    }
-
-    /// Waits until the runs that have emitted their last event are recorded as ended.
-    pub(crate) async fn wait_for_concluding(&self) {
-        let mut removed = self.removed.subscribe();
-        let ending: Vec<Arc<ActiveRun>> =
-            self.lock().values().filter(|live| live.concluding.load(Ordering::Acquire)).map(Arc::clone).collect();
-        while ending.iter().any(|live| self.lock().contains_key(&live.id)) {
-            if removed.changed().await.is_err() {
-                return;
-            }
-        }
     }
 
     /// Notified when a run is removed.
@@ -214,7 +215,7 @@ impl ActiveRun {
         self.progress.send_modify(|progress| progress.recorded = true);
     }
 
-    /// Waits until the run has a row in the store. An error is the reason why it will never have one.
+    /// Waits until the run is in the log. An error is the reason why it will never be.
     pub(super) async fn wait_until_recorded(&self) -> Result<(), StartError> {
         let decided = |progress: &RunProgress| progress.recorded || progress.end.is_some();
         let mut progress = self.progress();
@@ -233,14 +234,33 @@ impl ActiveRun {
         self.progress.send_modify(|progress| progress.written = bytes);
     }
 
-    pub(crate) fn set_concluding(&self) {
-        self.concluding.store(true, Ordering::Release);
+    /// Lines of the run in the log.
+    pub(crate) fn extents(&self) -> Arc<RunExtents> {
+        Arc::clone(&self.extents)
     }
 
     /// Sets the end of the run, unless it is set already.
     pub(crate) fn set_end(&self, end: RunEnding) {
         self.progress.send_modify(|progress| {
             progress.end.get_or_insert(end);
+        });
+    }
+
+    /// Keeps readers from showing the end of the run until [`end_is_durable`](Self::end_is_durable) or
+    /// [`end_failed`](Self::end_failed).
+    pub(super) fn await_durability(&self) {
+        self.progress.send_modify(|progress| progress.durability = EndDurability::Pending);
+    }
+
+    pub(super) fn end_is_durable(&self) {
+        self.progress.send_modify(|progress| progress.durability = EndDurability::Reached);
+    }
+
+    /// Replaces the end of the run, because the disk refused its record.
+    pub(super) fn end_failed(&self, last: Event) {
+        self.progress.send_modify(|progress| {
+            progress.durability = EndDurability::Failed;
+            progress.end = Some(RunEnding::Event(Arc::new(last)));
         });
     }
 

@@ -1,50 +1,72 @@
-//! Writer of run logs: one JSON line for each event, written before any client sees the event.
+//! Writer of one run's lines in the log. An event is in the log before any client sees it.
 //!
-//! Events are written to the page cache without a sync. That survives a crash of this process and costs microseconds. A
-//! full disk costs the log, not the run.
+//! Lines are collected in a buffer and written together. Secrets are masked here. Text that may be the beginning of a
+//! secret is held back until the next event, because a secret may be split between two deltas.
 
-use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use trunkline_core::event::Event;
 use trunkline_core::secret::Secrets;
-use trunkline_store::LogState;
+use trunkline_store::{
+    CurrentAttempt, Extent, LogRecord, LogState, LogWriter, Purpose, RunExtents, is_run_id, log_line,
+};
 
-use super::log_entry::{self, CurrentAttempt, RunLogEntry};
 use crate::runs::masking::masked_whole;
 
-/// Maximum size of a log. Later events are only counted; the last event is always written.
+/// Maximum size of the lines of a run. Later events are only counted; the last event is always written.
 const MAX_LOG_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Whether a failure to write logs has been reported. It is reported once until a write succeeds again.
+/// Capacity of the buffer that is kept for the next lines.
+const MAX_IDLE_BUFFER_BYTES: usize = 64 * 1024;
+
+/// Whether a failure to write the log has been reported. It is reported once until a write succeeds again.
 static FAILING: AtomicBool = AtomicBool::new(false);
 
-/// Log of an active run.
+/// Lines of an active run.
 pub(crate) struct RunLog {
-    path: Option<PathBuf>,
-    file: Option<File>,
+    writer: Arc<LogWriter>,
+    run: String,
     secrets: Secrets,
-    /// Number of events in the log.
+    extents: Arc<RunExtents>,
+    /// Lines that are not written yet.
+    buffer: Vec<u8>,
+    /// Number of events so far, including those in the buffer.
     events: u64,
-    /// Size of the complete lines, in bytes.
+    /// Number of events in the buffer.
+    buffered_events: u64,
+    /// Size of the lines that are written.
     written: u64,
     /// Number of events that are not in the log.
     omitted: u64,
-    /// Whether a write has failed. After that, only the last event is attempted.
+    /// Whether a write has failed. After that, only the end of the run is attempted.
     broken: bool,
+    /// Whether the first record could not be written. Without it, other records are useless.
+    disabled: bool,
     current: CurrentAttempt,
-    buffer: Vec<u8>,
+    held: HeldText,
     max_bytes: u64,
 }
 
-/// Borrowed form of [`RunLogEntry`].
+/// Text that may be the beginning of a secret.
+#[derive(Default)]
+struct HeldText {
+    thinking: bool,
+    text: String,
+}
+
+/// Borrowed form of [`LogRecord::Event`].
 #[derive(Serialize)]
-struct RunLogLine<'a> {
+#[serde(rename_all = "snake_case")]
+enum EventRecord<'a> {
+    Event(BorrowedEntry<'a>),
+}
+
+#[derive(Serialize)]
+struct BorrowedEntry<'a> {
     seq: u64,
     at: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,63 +75,144 @@ struct RunLogLine<'a> {
 }
 
 impl RunLog {
-    /// The file is created with the first event, or by [`create_file`](Self::create_file).
-    pub(crate) fn new(state: &Path, run: &str, secrets: Secrets) -> Self {
-        Self::with_max_bytes(MAX_LOG_BYTES, log_entry::path(state, run), secrets)
-    }
-
-    fn with_max_bytes(max_bytes: u64, path: Option<PathBuf>, secrets: Secrets) -> Self {
-        let (current, buffer) = (CurrentAttempt::default(), Vec::new());
-        Self { path, file: None, secrets, events: 0, written: 0, omitted: 0, broken: false, current, buffer, max_bytes }
-    }
-
-    /// Creates the file ahead of the first event. An error is reported when that event is written.
-    pub(crate) fn create_file(&mut self) {
-        if self.file.is_none() {
-            self.file = self.path.as_deref().and_then(|path| create(path).ok());
+    pub(crate) fn new(writer: Arc<LogWriter>, run: &str, secrets: Secrets, extents: Arc<RunExtents>) -> Self {
+        Self {
+            writer,
+            run: run.to_owned(),
+            secrets,
+            extents,
+            buffer: Vec::new(),
+            events: 0,
+            buffered_events: 0,
+            written: 0,
+            omitted: 0,
+            broken: false,
+            disabled: !is_run_id(run),
+            current: CurrentAttempt::default(),
+            held: HeldText::default(),
+            max_bytes: MAX_LOG_BYTES,
         }
     }
 
-    /// Appends events in one write. Returns the size of the log in bytes.
-    pub(crate) fn append<'a>(&mut self, events: impl IntoIterator<Item = &'a Event>, current: &CurrentAttempt) -> u64 {
-        self.buffer.clear();
-        let (at, before) = (now(), self.events);
+    /// Writes the first record. If that fails, nothing of the run is written.
+    pub(crate) fn accept(&mut self, record: &LogRecord, then: impl FnOnce(&Extent)) -> io::Result<()> {
+        self.push(record);
+        let written = self.write(Purpose::Accept, then);
+        self.disabled |= written.is_err();
+        written
+    }
+
+    /// Adds a record, which is written with the next [`write`](Self::write).
+    pub(crate) fn push(&mut self, record: &LogRecord) {
+        if !self.disabled {
+            log_line(&mut self.buffer, &self.run, record);
+        }
+    }
+
+    /// Adds events, which are written with the next [`write`](Self::write).
+    pub(crate) fn push_events<'a>(&mut self, events: impl IntoIterator<Item = &'a Event>, current: &CurrentAttempt) {
+        let at = now();
         for event in events {
-            let end = event.is_end();
-            if end && self.omitted > 0 {
-                let message = format!("{} events are not in the log", self.omitted);
-                self.add_line(at, current, &Event::Notice { message });
+            let (delta, thinking) = match event {
+                Event::Text { delta } => (delta, false),
+                Event::Thinking { delta } => (delta, true),
+                Event::Started { .. }
+                | Event::ToolStarted { .. }
+                | Event::ToolFinished { .. }
+                | Event::ToolCall { .. }
+                | Event::Notice { .. }
+                | Event::Unknown { .. }
+                | Event::Workspace(_)
+                | Event::Attempted(_)
+                | Event::Finished(_)
+                | Event::Failed(_) => {
+                    self.release_held(at, current);
+                    self.add(at, current, event);
+                    continue;
+                }
+            };
+            if self.held.text.is_empty() && !self.secrets.may_continue(delta) {
+                self.add(at, current, event);
+                continue;
             }
-            if end || !(self.broken || self.written + self.buffer.len() as u64 >= self.max_bytes) {
-                self.add_line(at, current, event);
-            } else {
-                self.omitted += 1;
+            if self.held.thinking != thinking {
+                self.release_held(at, current);
             }
+            self.held.text.push_str(delta);
+            let masked = self.secrets.mask_beginning(&mut self.held.text);
+            let rest = std::mem::replace(&mut self.held, HeldText { thinking, text: masked });
+            self.release_held(at, current);
+            self.held = HeldText { thinking, text: rest.text };
         }
+    }
+
+    /// Writes everything that was added, in one write.
+    pub(crate) fn write(&mut self, purpose: Purpose, then: impl FnOnce(&Extent)) -> io::Result<()> {
         if self.buffer.is_empty() {
-            return self.written;
+            return Ok(());
         }
-        match self.write() {
-            Ok(()) => self.written += self.buffer.len() as u64,
+        let extents = &self.extents;
+        let written = self.writer.append(&self.buffer, purpose, |extent| {
+            extents.add(extent.clone());
+            then(extent);
+        });
+        match &written {
+            Ok(()) => {
+                self.written += self.buffer.len() as u64;
+                FAILING.store(false, Ordering::Relaxed);
+            }
             Err(error) => {
                 if !FAILING.swap(true, Ordering::Relaxed) {
-                    let path = self.path.as_deref().unwrap_or(Path::new("")).display();
-                    tracing::error!(%path, %error, "run logs cannot be written; runs continue without them");
+                    tracing::error!(%error, "the log of runs cannot be written");
                 }
-                self.omitted += self.events - before;
-                self.events = before;
+                self.omitted += self.buffered_events;
+                self.events -= self.buffered_events;
                 self.broken = true;
             }
         }
+        self.buffered_events = 0;
+        self.buffer.clear();
+        self.buffer.shrink_to(MAX_IDLE_BUFFER_BYTES);
+        written
+    }
+
+    /// Size of the lines that are written.
+    pub(crate) fn written(&self) -> u64 {
         self.written
     }
 
+    /// Whether there was no event so far.
     pub(crate) fn is_empty(&self) -> bool {
-        self.events == 0
+        self.events == 0 && self.held.text.is_empty()
     }
 
     pub(crate) fn state(&self) -> LogState {
-        if self.omitted == 0 && !self.broken { LogState::Complete } else { LogState::Incomplete }
+        if self.omitted == 0 && !self.broken && !self.disabled { LogState::Complete } else { LogState::Incomplete }
+    }
+
+    fn release_held(&mut self, at: u64, current: &CurrentAttempt) {
+        if self.held.text.is_empty() {
+            return;
+        }
+        let HeldText { thinking, text: delta } = std::mem::take(&mut self.held);
+        self.add(at, current, &if thinking { Event::Thinking { delta } } else { Event::Text { delta } });
+    }
+
+    fn add(&mut self, at: u64, current: &CurrentAttempt, event: &Event) {
+        if self.disabled {
+            self.omitted += 1;
+            return;
+        }
+        let end = event.is_end();
+        if end && self.omitted > 0 {
+            let message = format!("{} events are not in the log", self.omitted);
+            self.add_line(at, current, &Event::Notice { message });
+        }
+        if end || !(self.broken || self.written + self.buffer.len() as u64 >= self.max_bytes) {
+            self.add_line(at, current, event);
+        } else {
+            self.omitted += 1;
+        }
     }
 
     fn add_line(&mut self, at: u64, current: &CurrentAttempt, event: &Event) {
@@ -118,60 +221,10 @@ impl RunLog {
             self.current.clone_from(current);
         }
         let event = masked_whole(event, &self.secrets);
-        let line = RunLogLine { seq: self.events, at, by: changed.then_some(current), event: &event };
-        serde_json::to_writer(&mut self.buffer, &line).expect("events serialize, and writes to a Vec do not fail");
-        self.buffer.push(b'\n');
+        let entry = BorrowedEntry { seq: self.events, at, by: changed.then_some(current), event: &event };
+        log_line(&mut self.buffer, &self.run, &EventRecord::Event(entry));
         self.events += 1;
-    }
-
-    /// Writes after the last complete line. Removes the remains of a write that failed.
-    fn write(&mut self) -> io::Result<()> {
-        let file = match &mut self.file {
-            Some(file) => file,
-            None => self.file.insert(create(self.path.as_deref().ok_or(io::ErrorKind::InvalidFilename)?)?),
-        };
-        if self.broken {
-            file.set_len(self.written)?;
-        }
-        file.write_all_at(&self.buffer, self.written)?;
-        FAILING.store(false, Ordering::Relaxed);
-        Ok(())
-    }
-}
-
-/// Adds the last event to a log whose writer has died, after the last complete line.
-pub(super) fn add_last(path: &Path, event: &Event) -> io::Result<()> {
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(error),
-    };
-    let complete = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    let last = bytes[..complete].split(|byte| *byte == b'\n').rfind(|line| !line.is_empty());
-    let last = last.and_then(|line| serde_json::from_slice::<RunLogEntry>(line).ok());
-    if last.as_ref().is_some_and(|last| last.event.is_end()) {
-        return Ok(());
-    }
-    let line = RunLogLine { seq: last.map_or(0, |last| last.seq + 1), at: now(), by: None, event };
-    let mut line = serde_json::to_vec(&line)?;
-    line.push(b'\n');
-    let file =
-        if complete == 0 && bytes.is_empty() { create(path)? } else { OpenOptions::new().write(true).open(path)? };
-    file.set_len(complete as u64)?;
-    file.write_all_at(&line, complete as u64)
-}
-
-/// Opens or creates a log. Logs contain conversations, so only the owner may read them.
-fn create(path: &Path) -> io::Result<File> {
-    let open = || OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
-    match open() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            if let Some(folder) = path.parent() {
-                fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-            }
-            open()
-        }
-        opened => opened,
+        self.buffered_events += 1;
     }
 }
 

@@ -8,7 +8,7 @@
 //! start, detached, idempotency      ways to start a run
 //! driver ── attempts                events of a run, from one attempt to the next
 //! live                              registry of runs that have not ended
-//! log, log_entry, masking           the run log: writer, format, secrets
+//! log, masking                      lines of a run in the log, without secrets
 //! attached, follow                  what a client holds: the run itself, or a reader of its log
 //! queries, diff                     questions and cancellation
 //! alive, gateway_process            which gateway processes are alive
@@ -27,7 +27,6 @@ mod idempotency;
 mod interrupted;
 pub(crate) mod live;
 pub(crate) mod log;
-pub(crate) mod log_entry;
 pub(crate) mod masking;
 mod queries;
 mod start;
@@ -36,9 +35,8 @@ mod sweep_state;
 
 pub use attached::Run;
 pub use diff::DiffError;
-pub use follow::{Follow, forget_logs};
+pub use follow::Follow;
 pub use idempotency::{IdempotencyError, IdempotentTurn, JoinedRun};
-pub use log_entry::{CurrentAttempt, RunLogEntry};
 pub use queries::{CancelOutcome, RunQueryError};
 pub use sweep::{current_run, current_runs};
 

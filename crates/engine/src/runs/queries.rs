@@ -46,12 +46,12 @@ impl Engine {
 
     /// Follows the events of a run, starting with sequence number `from`.
     pub async fn events(&self, owner: &ClientId, id: &str, from: u64) -> Result<Follow, RunQueryError> {
-        let state = &self.shared.settings.state;
         if let Some(live) = self.shared.runs.registry.find(id).filter(|live| live.owner == *owner) {
-            return Ok(Follow::live(state, &live, from));
+            return Ok(Follow::live(&live, from));
         }
         let row = self.run(owner, id).await?;
-        Ok(Follow::kept(state, self.settled_store().await?.clone(), &row.id, from))
+        let store = self.shared.store_writer.store().ok_or(RunQueryError::NoMemory)?;
+        Ok(Follow::kept(&self.shared.settings.state, store.clone(), &row, from))
     }
 
     /// Stops a run and waits until it has released everything it held.
@@ -68,11 +68,9 @@ impl Engine {
         })
     }
 
-    /// Returns the store once all pending writes are in it, including the sweep of gateways that died.
+    /// Returns the store after the sweep of gateways that died.
     pub(super) async fn settled_store(&self) -> Result<&Store, RunQueryError> {
         sweep::sweep_if_gateway_died(&self.shared).await;
-        self.shared.runs.registry.wait_for_concluding().await;
-        self.shared.store_writer.flush().await;
         self.shared.store_writer.store().ok_or(RunQueryError::NoMemory)
     }
 }

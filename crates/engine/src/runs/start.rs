@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::near::near;
 use trunkline_core::turn::{OnDisconnect, Surface, Turn};
+use trunkline_store::KeyClaim;
 
 use super::attached::Run;
 use super::attempts::AttemptLoop;
 use super::driver::RunDriver;
 use super::live::RunRegistration;
-use super::log::RunLog;
 use crate::admission::Reserved;
 use crate::engine::Engine;
 use crate::router::Candidate;
@@ -23,14 +23,14 @@ impl Engine {
     /// Starts a turn: waits for a slot, creates its workspace and starts its CLI. If that fails, the next candidate is
     /// tried.
     pub async fn start(&self, mut turn: Turn) -> Result<Run, StartError> {
-        let admitted = self.reserve(self.admit(&turn)?, &turn).await?;
+        let admitted = self.reserve(self.admit(&turn)?, &turn)?;
         match admitted.on_disconnect(&turn) {
             OnDisconnect::Cancel => {
                 let run = turn.run.take().unwrap_or_else(super::new_id);
                 let registration = self.shared.runs.registry.begin(&run, &turn.owner, None);
                 self.begin(admitted, turn, registration).await.map(Run::pulled)
             }
-            OnDisconnect::Detach => self.start_detached(admitted.with_durable_record(), turn).await,
+            OnDisconnect::Detach => self.start_detached(admitted, turn).await,
         }
     }
 
@@ -42,13 +42,11 @@ impl Engine {
         };
         let candidates = capable(turn, candidates)?;
         self.shared.admission.admit(&turn.owner, &turn.model)?;
-        Ok(AdmittedTurn { candidates, models, reserved: None, recording: Recording::Queued })
+        Ok(AdmittedTurn { candidates, models, reserved: None, key: None })
     }
 
-    /// Reserves what a run needs before it is accepted: a disk that takes its record, and a slot or a place in the
-    /// queue.
-    pub(crate) async fn reserve(&self, admitted: AdmittedTurn, turn: &Turn) -> Result<AdmittedTurn, StartError> {
-        self.shared.store_writer.check_storage(turn.surface).await?;
+    /// Reserves a slot or a place in the queue, before a run is accepted.
+    pub(crate) fn reserve(&self, admitted: AdmittedTurn, turn: &Turn) -> Result<AdmittedTurn, StartError> {
         let first = admitted.candidates.first().map_or(turn.model.as_str(), |first| first.model.name.as_str());
         let reserved = self.shared.admission.reserve(&turn.owner, first)?;
         Ok(AdmittedTurn { reserved: Some(reserved), ..admitted })
@@ -95,16 +93,29 @@ impl Engine {
             provider: provider.unwrap_or_default(),
             turn: &turn,
             gateway: &shared.identity.mark,
+            key: admitted.key,
         };
-        let log = RunLog::new(&shared.settings.state, &run, shared.settings.secrets.clone());
-        let secrets = &shared.settings.secrets;
-        let recorder = match admitted.recording {
-            Recording::Queued => shared.store_writer.record(begun, log, secrets),
-            Recording::Durable => {
-                let recorded = shared.store_writer.record_durably(begun, log, secrets).await;
-                recorded.map_err(|error| shared.store_writer.unwritable(error))?
-            }
-        };
+        let must_record = shared.store_writer.must_record(turn.surface);
+        if must_record {
+            shared.store_writer.check_storage()?;
+        }
+        let (mut recorder, recorded) = shared.store_writer.record(begun, &shared.settings.secrets);
+        if let Err(error) = recorded
+            && must_record
+        {
+            recorder.discard();
+            return Err(shared.store_writer.unwritable(error));
+        }
+        if let Err(error) = shared.store_writer.sync().await
+            && must_record
+        {
+            let error = shared.store_writer.unwritable(error);
+            let end = RunEnd { provider: "", session: None, result: Err(&error.as_failure()), write: None };
+            // A failure is logged. The run is over in any case.
+            let _ = shared.store_writer.end(recorder, end);
+            return Err(error);
+        }
+        recorder.set_recorded();
         let reserved = Mutex::new(admitted.reserved);
         let resolver =
             SessionResolver { sessions: &shared.sessions, admission: &shared.admission, turn: &turn, reserved };
@@ -112,14 +123,16 @@ impl Engine {
             Ok(resolved) => resolved,
             Err(error) => {
                 let failure = error.as_failure();
-                shared.tasks.tracker.spawn(recorder.end(RunEnd { provider: "", session: None, result: Err(&failure) }));
+                let end = RunEnd { provider: "", session: None, result: Err(&failure), write: None };
+                // A failure is logged. The run is over in any case.
+                let _ = shared.store_writer.end(recorder, end);
                 return Err(error);
             }
         };
         let reserved = resolver.reserved.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let named = turn.session.is_some();
         let attempt_loop = AttemptLoop::new(Arc::clone(shared), admitted.models, run, turn, resolved, reserved);
-        if let Some(thread) = attempt_loop.thread.as_ref().filter(|thread| thread.resumes() && !named) {
+        // Also if the client named the session: it may have waited for another turn, or used the provider's id.
+        if let Some(thread) = attempt_loop.thread.as_ref().filter(|thread| thread.resumes()) {
             recorder.continues(thread.id(), &attempt_loop.turn);
         }
         RunDriver::start(attempt_loop, recorder).await
@@ -131,22 +144,17 @@ pub(crate) struct AdmittedTurn {
     models: Arc<Models>,
     candidates: Vec<Candidate>,
     reserved: Option<Reserved>,
-    recording: Recording,
-}
-
-/// Condition under which a run may begin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Recording {
-    /// Once its record is queued: the client waits for the answer.
-    Queued,
-    /// Once its record is in the store: the client may come back for the answer.
-    Durable,
+    key: Option<KeyClaim>,
 }
 
 impl AdmittedTurn {
-    /// Makes the run begin only after its record is in the store, so that queries find it.
-    pub(crate) fn with_durable_record(self) -> Self {
-        Self { recording: Recording::Durable, ..self }
+    pub(crate) fn with_key(self, key: KeyClaim) -> Self {
+        Self { key: Some(key), ..self }
+    }
+
+    /// Whether the run has an idempotency key by which other requests can join it.
+    pub(crate) fn has_key(&self) -> bool {
+        self.key.is_some()
     }
 
     /// Policy for when the client disconnects. A user who leaves a page, a channel or a terminal means to stop the run,

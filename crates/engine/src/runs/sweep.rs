@@ -75,8 +75,9 @@ async fn sweep(shared: &Shared) -> Option<Instant> {
     }
     Scratch::sweep(state);
     shared.sessions.places.sweep();
-    if let Some(store) = shared.store_writer.store() {
-        store.recover().await;
+    // A run whose end is in the log must not be marked as interrupted.
+    if shared.store_writer.catch_up().await.is_err() {
+        return Some(Instant::now());
     }
     let receipts = sweep_worktrees(shared).await;
     if !end_interrupted(shared, &receipts).await {
@@ -96,7 +97,7 @@ pub async fn current_runs(store: &Store, state: &Path, which: RunFilter) -> Resu
     let extra = u32::try_from(ended.len()).unwrap_or(u32::MAX);
     let mut rows = store.runs(&RunFilter { limit: which.limit.saturating_add(extra), ..which.clone() }).await?;
     rows.retain(|row| ended.iter().all(|ended| ended.id != row.id));
-    rows.extend(ended.into_iter().filter(|row| matches(row, &which)));
+    rows.extend(ended.into_iter().filter(|row| which.matches(row)));
     rows.sort_by(|one, other| other.id.cmp(&one.id));
     rows.truncate(which.limit as usize);
     Ok(rows)
@@ -112,15 +113,4 @@ pub fn current_run(state: &Path, mut row: RunRow) -> RunRow {
         row.error = Some(RunFailure { category: failure.category, message: failure.message });
     }
     row
-}
-
-/// Applies the store's filter to a row whose state differs from the stored one.
-fn matches(row: &RunRow, which: &RunFilter) -> bool {
-    let RunFilter { owner, state, model, session, begins, after, limit: _ } = which;
-    owner.as_ref().is_none_or(|owner| row.owner == *owner)
-        && state.is_none_or(|state| row.state == state)
-        && model.as_ref().is_none_or(|model| row.model == *model)
-        && session.as_ref().is_none_or(|session| row.session.as_ref().is_some_and(|row| row.0 == *session))
-        && begins.as_ref().is_none_or(|begins| row.id.starts_with(begins.as_str()))
-        && after.as_ref().is_none_or(|after| row.id < *after)
 }

@@ -33,6 +33,8 @@ pub(super) struct Leases {
 #[derive(Debug)]
 pub(super) struct Lease {
     path: PathBuf,
+    /// Whether a process that has died held the session before.
+    pub(super) taken_over: bool,
     _locked: File,
 }
 
@@ -91,9 +93,11 @@ impl Leases {
             if !is_current {
                 continue;
             }
+            // A holder removes the file when it releases the session.
+            let taken_over = file.metadata()?.len() > 0;
             // The name is informational: the lock holds even if a full disk prevents the write.
             let _ = file.set_len(0).and_then(|()| file.write_all(GatewayProcess::this_process().name().as_bytes()));
-            return Ok(Some(Lease { path, _locked: file }));
+            return Ok(Some(Lease { path, taken_over, _locked: file }));
         }
     }
 

@@ -84,6 +84,11 @@ pub(crate) struct SessionWriteGuard {
 }
 
 impl SessionGuard {
+    /// Whether the process that held the session before has died without releasing it.
+    pub(crate) fn is_taken_over(&self) -> bool {
+        self.lease.as_ref().is_some_and(|lease| lease.taken_over)
+    }
+
     pub(crate) fn write_guard(&self) -> SessionWriteGuard {
         let writing = Arc::clone(&self.lock.writing).try_read_owned();
         SessionWriteGuard { _lease: self.lease.clone(), _writing: writing.ok(), _lock: Arc::clone(&self.lock) }

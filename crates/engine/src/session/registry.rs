@@ -7,13 +7,13 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::time::Duration;
 
 use trunkline_core::event::SessionId;
 use trunkline_core::secret::Secrets;
 use trunkline_core::turn::{ClientId, Message, Role};
 use trunkline_store::{
-    ChainCondition, RunOutcome, SessionKey, SessionRow, SessionTurn, Store, StoreError, Time, Writer,
+    HeadCondition, IndexFeed, RunOutcome, SessionHead, SessionKey, SessionRow, SessionState, Store, StoreError, Time,
+    first_words,
 };
 
 use super::chain::{HeadMatch, MessageChain, SessionHeads};
@@ -21,12 +21,6 @@ use crate::runs::masking::head;
 
 /// Sessions held in memory; the oldest is evicted first.
 const MAX_CACHED_SESSIONS: usize = 4096;
-
-/// Time that a turn waits for the store before it continues without.
-const STORE_TIMEOUT: Duration = Duration::from_millis(250);
-
-/// Time that another process may need to write the turn that it has just finished.
-const OTHER_WRITER_DELAY: Duration = Duration::from_millis(60);
 
 /// Maximum length of the first message's start, from which the title is made.
 const MAX_FIRST_MESSAGE_BYTES: usize = 4096;
@@ -45,6 +39,20 @@ pub(crate) struct KnownSession {
     pub(crate) repo: PathBuf,
     /// The provider's id for the session; `None` until a turn has succeeded.
     pub(crate) native: Option<SessionId>,
+    /// Facts of earlier turns. `None` if the session begins with the present turn.
+    pub(crate) earlier: Option<EarlierTurns>,
+}
+
+/// Facts of the earlier turns of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EarlierTurns {
+    title: String,
+    created: Time,
+    /// Number of turns that succeeded.
+    succeeded: u64,
+    parent: Option<SessionKey>,
+    /// End of the last turn.
+    used: Time,
 }
 
 /// State of a session after a turn.
@@ -63,7 +71,7 @@ pub(crate) struct SessionUpdate {
 #[derive(Default)]
 pub(crate) struct SessionRegistry {
     cache: Mutex<SessionCache>,
-    store: OnceLock<(Store, Writer)>,
+    store: OnceLock<(Store, IndexFeed)>,
     /// Values that must not be written to the store.
     secrets: OnceLock<Secrets>,
     /// Whether the store has failed. The failure is in the log.
@@ -100,23 +108,6 @@ pub(crate) struct NumberedUpdate {
     number: u64,
 }
 
-/// A session update that is being written to the store.
-pub(crate) struct InFlightUpdate {
-    registry: Arc<SessionRegistry>,
-    update: Arc<NumberedUpdate>,
-    /// `None` without a store.
-    write: Option<trunkline_store::InFlight>,
-}
-
-impl InFlightUpdate {
-    /// Waits until the update is in the store, or the write has failed.
-    pub(crate) async fn saved(self) {
-        if let Some(write) = self.write {
-            self.registry.write_finished(&self.update, write.kept().await).await;
-        }
-    }
-}
-
 /// Reservation of a session for a turn that is about to start. Dropping it releases the session.
 pub(crate) struct SessionClaim<'a> {
     registry: &'a SessionRegistry,
@@ -146,16 +137,17 @@ impl SessionRegistry {
     }
 
     /// Saves every update in this store from now on. Later calls have no effect.
-    pub(crate) fn set_store(&self, store: Store, writer: Writer) {
-        let _ = self.store.set((store, writer));
+    pub(crate) fn set_store(&self, store: Store, feed: IndexFeed) {
+        let _ = self.store.set((store, feed));
     }
 
-    /// Waits for a turn that another process may be writing. False without a store, which makes waiting pointless.
-    pub(crate) async fn wait_for_others(&self) -> bool {
-        if self.store().is_some() {
-            tokio::time::sleep(OTHER_WRITER_DELAY).await;
+    /// Indexes the turns that other processes have recorded, and not indexed yet. False without a store.
+    pub(crate) async fn catch_up(&self) -> bool {
+        let Some(store) = self.store() else { return false };
+        if let Err(error) = store.catch_up(None).await {
+            tracing::warn!(%error, "sessions of other processes could not be read");
         }
-        self.store().is_some()
+        true
     }
 
     /// A session of this client, by its id.
@@ -226,26 +218,11 @@ impl SessionRegistry {
         self.head_in_store(owner, model, past).await.as_ref() == Some(id)
     }
 
-    /// Removes a head from the store before a turn starts, so that the outdated head is not found even if this process is
-    /// killed. False if another process has removed it first.
-    pub(crate) async fn take_head(&self, id: &SessionId, owner: &ClientId, model: &str, past: &MessageChain) -> bool {
-        let Some(store) = self.up_to_date_store(id).await else { return true };
-        let (client, key) = (store_client_id(owner), key(id));
-        match tokio::time::timeout(STORE_TIMEOUT, store.chain_take(&client, model, &past.hash, &key)).await {
-            Ok(Ok(taken)) => taken,
-            Ok(Err(error)) => {
-                self.store_failed(&error);
-                false
-            }
-            Err(_elapsed) => false,
-        }
-    }
-
-    /// Removes all heads of a session from the store.
-    pub(crate) async fn forget_heads(&self, id: &SessionId) {
-        let Some(store) = self.up_to_date_store(id).await else { return };
-        if let Ok(Err(error)) = tokio::time::timeout(STORE_TIMEOUT, store.chains_forget(&key(id))).await {
-            self.store_failed(&error);
+    /// Removes all heads of a session from the store, because a turn starts in it. Other processes wait for the session's
+    /// lease and check the heads after that; if this process is killed, the log says that a turn has started.
+    pub(crate) fn forget_heads(&self, id: &SessionId) {
+        if let Some((_, feed)) = self.store.get() {
+            feed.take_heads(&key(id));
         }
     }
 
@@ -263,18 +240,6 @@ impl SessionRegistry {
         sessions.shrink_to_fit();
         order.shrink_to_fit();
         heads.shrink();
-    }
-
-    /// The store, if it has the latest state of this session. Waits for in-flight writes for at most [`STORE_TIMEOUT`].
-    async fn up_to_date_store(&self, id: &SessionId) -> Option<&Store> {
-        let (store, writer) = self.store.get().filter(|_| !self.store_failing.load(Ordering::Relaxed))?;
-        if writer.is_stuck() {
-            return None;
-        }
-        if !self.is_unsaved(id) {
-            return Some(store);
-        }
-        tokio::time::timeout(STORE_TIMEOUT, writer.flush()).await.is_ok_and(|flushed| flushed.is_ok()).then_some(store)
     }
 
     fn is_unsaved(&self, id: &SessionId) -> bool {
@@ -310,8 +275,16 @@ impl SessionRegistry {
         cache.heads.set(id, owner, model, heads);
     }
 
-    /// Records the result of a turn in memory. The next turn may start at once. [`save`](Self::save) must follow.
-    pub(crate) fn record(&self, update: SessionUpdate) -> NumberedUpdate {
+    /// Records the result of a turn in memory. The next turn may start at once. Returns the state to be stored.
+    pub(crate) fn record(&self, mut update: SessionUpdate) -> (NumberedUpdate, SessionState) {
+        let state = self.session_state(&update);
+        update.known.earlier = Some(EarlierTurns {
+            title: state.session.title.clone(),
+            created: state.session.created,
+            succeeded: state.session.turns,
+            parent: state.session.parent.clone(),
+            used: state.session.used,
+        });
         let SessionUpdate { known, asked, heads, .. } = &update;
         let mut cache = self.cache();
         cache.active.remove(&known.id);
@@ -329,49 +302,44 @@ impl SessionRegistry {
             cache.heads.take(&oldest);
         }
         drop(cache);
-        NumberedUpdate { update, number }
+        // The first message may be long and is not needed any more.
+        update.first_message = String::new();
+        (NumberedUpdate { update, number }, state)
     }
 
-    /// Queues an update for the store. It is queued at once if the queue has room; the future waits for room otherwise.
-    /// If the next turn starts before the write, the heads of this update are not written: they are outdated.
-    pub(crate) fn save(
-        self: &Arc<Self>,
-        mut update: NumberedUpdate,
-    ) -> impl Future<Output = InFlightUpdate> + Send + use<> {
-        // The first message may be long and is not needed after the row has been built.
-        let first_message = std::mem::take(&mut update.update.first_message);
-        let (registry, update) = (Arc::clone(self), Arc::new(update));
-        let queued = self.store.get().map(|(_, writer)| {
-            let (registry, update) = (Arc::clone(self), Arc::clone(&update));
-            let turn = self.store_row(&update.update, &first_message);
-            writer.send_session(turn, ChainCondition::when(move || registry.heads_are_current(&update.update)))
-        });
-        async move {
-            let write = match queued {
-                Some(queued) => Some(queued.await),
-                None => None,
-            };
-            InFlightUpdate { registry, update, write }
-        }
+    /// Condition for storing the heads of an update: if the next turn starts before the write, they are outdated.
+    pub(crate) fn head_condition(self: &Arc<Self>, update: &Arc<NumberedUpdate>) -> HeadCondition {
+        let (registry, update) = (Arc::clone(self), Arc::clone(update));
+        HeadCondition::when(move || registry.heads_are_current(&update.update))
     }
 
     /// Converts an update to the store's type.
-    fn store_row(&self, update: &SessionUpdate, first_message: &str) -> SessionTurn {
-        let SessionUpdate { known, succeeded, asked, heads, first_message: _ } = update;
-        let begins = head(first_message.trim_start(), MAX_FIRST_MESSAGE_BYTES);
-        SessionTurn {
+    fn session_state(&self, update: &SessionUpdate) -> SessionState {
+        let SessionUpdate { known, succeeded, asked, heads, first_message } = update;
+        let now = Time::now();
+        let EarlierTurns { title, created, succeeded: turns, parent, used } =
+            known.earlier.clone().unwrap_or_else(|| {
+                let begins = head(first_message.trim_start(), MAX_FIRST_MESSAGE_BYTES);
+                let begins = self.secrets.get().map_or_else(|| begins.to_owned(), |secrets| secrets.mask(begins));
+                EarlierTurns { title: first_words(&begins), created: now, succeeded: 0, parent: None, used: now }
+            });
+        let session = SessionRow {
             id: key(&known.id),
             owner: store_client_id(&known.owner),
             model: known.model.clone(),
             provider: known.provider.clone(),
-            repo: known.repo.to_string_lossy().into_owned(),
-            begins: self.secrets.get().map_or_else(|| begins.to_owned(), |secrets| secrets.mask(begins)),
+            // As text, lossily if it is not UTF-8: it is displayed and compared.
+            repo: known.repo.to_string_lossy().into_owned().into(),
             native: known.native.clone(),
-            succeeded: *succeeded,
-            asked: asked.clone(),
-            chains: heads.iter().map(|head| (head.hash, head.messages)).collect(),
-            time: Time::now(),
-        }
+            title,
+            parent,
+            created,
+            // The clock may have been set back. The latest state must win.
+            used: now.max(used),
+            turns: turns + u64::from(*succeeded),
+        };
+        let heads = heads.iter().map(|head| SessionHead { hash: head.hash, messages: head.messages }).collect();
+        SessionState { session, asked: asked.clone(), heads }
     }
 
     /// Whether no turn has started in the session since this update.
@@ -381,7 +349,8 @@ impl SessionRegistry {
         heads.iter().all(|head| cache.heads.is(&known.id, &known.owner, asked, &head.hash))
     }
 
-    async fn write_finished(&self, update: &NumberedUpdate, result: Result<(), StoreError>) {
+    /// Notes that an update is in the store, or that the write failed.
+    pub(crate) fn write_finished(&self, update: &NumberedUpdate, result: Result<(), StoreError>) {
         if let Err(error) = result {
             return self.store_failed(&error);
         }
@@ -395,7 +364,7 @@ impl SessionRegistry {
         });
         if outdated && latest {
             // A turn started while the heads were being written.
-            self.forget_heads(id).await;
+            self.forget_heads(id);
         }
     }
 
@@ -443,8 +412,9 @@ pub(crate) fn store_client_id(owner: &ClientId) -> trunkline_store::ClientId {
 }
 
 fn known_session(row: SessionRow, owner: &ClientId) -> KnownSession {
-    let SessionRow { id, model, provider, repo, native, .. } = row;
-    KnownSession { id: SessionId(id.0), owner: owner.clone(), model, provider, repo, native }
+    let SessionRow { id, model, provider, repo, native, title, parent, created, used, turns, .. } = row;
+    let earlier = Some(EarlierTurns { title, created, succeeded: turns, parent, used });
+    KnownSession { id: SessionId(id.0), owner: owner.clone(), model, provider, repo, native, earlier }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The registry without a store, with a store, with one that fails, and with one that another process writes to.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use sqlx::ConnectOptions;
@@ -21,6 +23,7 @@ fn update(id: &str, heads: &[u8]) -> SessionUpdate {
         provider: "codex".into(),
         repo: "/repo".into(),
         native: Some(SessionId(format!("native-{id}"))),
+        earlier: None,
     };
     let heads = heads.iter().map(|head| chain(*head)).collect();
     SessionUpdate { known, succeeded: true, asked: "m".into(), first_message: "Hi".into(), heads }
@@ -30,21 +33,31 @@ fn chain(hash: u8) -> MessageChain {
     MessageChain { hash: [hash; 32], messages: 2 }
 }
 
-/// Records an update and waits until it is saved.
+/// Records an update and waits until it is saved, or the store has failed.
 async fn record(registry: &Arc<SessionRegistry>, update: SessionUpdate) {
-    let in_flight = registry.save(registry.record(update)).await;
-    if let Some((_, writer)) = registry.store.get() {
-        // Speeds up the test. `saved` reports the same errors.
-        let _ = writer.flush().await;
-    }
-    in_flight.saved().await;
+    save(registry, registry.record(update)).await;
+}
+
+async fn save(registry: &Arc<SessionRegistry>, (update, state): (NumberedUpdate, SessionState)) {
+    let Some((_, feed)) = registry.store.get() else { return };
+    let update = Arc::new(update);
+    let in_flight = feed.add_session(state, registry.head_condition(&update));
+    let flushed = feed.flush().await;
+    registry.write_finished(&update, if flushed.is_ok() { in_flight.committed().await } else { flushed });
+}
+
+/// The session of a client as it was before its turns.
+async fn known(registry: &SessionRegistry, id: &SessionId, client_name: &str) -> Option<KnownSession> {
+    let known = registry.find(id, &client(client_name)).await?;
+    assert!(known.earlier.is_some());
+    Some(KnownSession { earlier: None, ..known })
 }
 
 /// A registry that saves its updates in this store.
 fn in_store(store: Store) -> Arc<SessionRegistry> {
-    let (registry, (writer, keeping)) = (Arc::<SessionRegistry>::default(), store.writer());
-    TaskTracker::new().spawn(keeping.run(CancellationToken::new()));
-    registry.set_store(store, writer);
+    let (registry, (feed, task)) = (Arc::<SessionRegistry>::default(), store.index(None));
+    TaskTracker::new().spawn(task.run(CancellationToken::new()));
+    registry.set_store(store, feed);
     registry
 }
 
@@ -61,8 +74,8 @@ async fn finds_session_only_for_its_client_and_by_its_latest_head() {
     for registry in with_and_without_a_store().await {
         let first = update("s", &[1, 2]);
         record(&registry, first.clone()).await;
-        assert_eq!(registry.find(&first.known.id, &client("a")).await, Some(first.known.clone()));
-        assert_eq!(registry.find(&first.known.id, &client("b")).await, None);
+        assert_eq!(known(&registry, &first.known.id, "a").await, Some(first.known.clone()));
+        assert_eq!(known(&registry, &first.known.id, "b").await, None);
         let native = first.known.native.clone().unwrap();
         assert_eq!(registry.by_native("codex", &native, &client("a")).await, Some(first.known.id.clone()));
         assert_eq!(registry.by_native("claude", &native, &client("a")).await, None);
@@ -142,7 +155,7 @@ async fn free_unused_evicts_only_saved_and_idle_sessions() {
     assert!(registry.find(&SessionId("a".into()), &client("a")).await.is_some());
     let found = async |hash| registry.by_history(&client("a"), "m", &chain(hash)).await.map(|claim| claim.id.0.clone());
     assert_eq!((found(1).await, found(2).await, found(3).await), (Some("a".into()), None, Some("unsaved".into())));
-    registry.save(unsaved).await.saved().await;
+    save(&registry, unsaved).await;
     assert!(registry.is_head(&SessionId("unsaved".into()), &client("a"), "m", &chain(3)).await);
 }
 
@@ -170,10 +183,10 @@ async fn heads_are_not_written_when_next_turn_has_started() {
         let mut other = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
         sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
         let recorded = registry.record(first.clone());
-        let saving = registry.save(recorded).await.saved();
+        let saving = save(&registry, recorded);
         tokio::pin!(saving);
         assert!(tokio::time::timeout(Duration::from_millis(100), &mut saving).await.is_err(), "the store is locked");
-        assert_eq!(registry.find(&first.known.id, &client("a")).await, Some(first.known.clone()), "found in memory");
+        assert_eq!(known(&registry, &first.known.id, "a").await, Some(first.known.clone()), "found in memory");
         assert!(registry.is_head(&first.known.id, &client("a"), "m", &chain(1)).await);
         let heads = if turn_started { registry.start_turn(&first.known.id) } else { Vec::new() };
         sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();

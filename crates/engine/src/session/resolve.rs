@@ -59,7 +59,7 @@ impl SessionResolver<'_> {
         };
         self.check_any_resumes(asked, &candidates)?;
         let guard = self.enter(asked).await?;
-        let mut waited = false;
+        let mut caught_up = false;
         loop {
             if let Some(known) = self.sessions.registry.find(asked, &self.turn.owner).await {
                 return self.continue_session(known, guard, candidates).await;
@@ -68,7 +68,7 @@ impl SessionResolver<'_> {
                 return self.continue_session(known, guard, candidates).await;
             }
             // Another process may have started the session just now.
-            if std::mem::replace(&mut waited, true) || !self.sessions.registry.wait_for_others().await {
+            if std::mem::replace(&mut caught_up, true) || !self.sessions.registry.catch_up().await {
                 break;
             }
         }
@@ -106,7 +106,7 @@ impl SessionResolver<'_> {
         let (id, nothing_to_resume) = (known.id.clone(), known.native.is_none());
         let thread = self.builder().existing(known, guard, FoundBy::Id, history);
         // After the thread exists, so that heads that are still being written to the store are removed, too.
-        self.sessions.registry.forget_heads(&id).await;
+        self.sessions.registry.forget_heads(&id);
         let thread = if nothing_to_resume { thread.with_note(NOTHING_TO_RESUME_NOTE) } else { thread };
         Ok(ResolvedSession { candidates: only_provider_of(&thread, &candidates), thread: Some(thread) })
     }
@@ -179,9 +179,10 @@ impl SessionResolver<'_> {
         }
         let known = registry.find(&claim.id, owner).await?;
         let with = candidates.iter().find(|candidate| serves(candidate, &known))?;
-        if known.native.is_none() || !wanted(with) || !registry.take_head(&claim.id, owner, model, &before).await {
+        if known.native.is_none() || !wanted(with) {
             return None;
         }
+        registry.forget_heads(&claim.id);
         let history = messages[end..].iter().fold(before, MessageChain::then);
         Some(HistoryMatch { known, guard, history, claim })
     }
@@ -191,12 +192,15 @@ impl SessionResolver<'_> {
         tokio::pin!(enter);
         // A free session, the usual case, needs no place in the queue.
         if let Some(guard) = (&mut enter).now_or_never() {
-            return Ok(guard);
+            return Ok(self.caught_up(guard).await);
         }
         let taken = self.reserved().take();
         let place = self.admission.place_for(&self.turn.owner, taken)?;
         let entered = self.admission.in_queue(&self.turn.owner, enter, "the session was not free").await;
         *self.reserved() = Some(place);
+        if let Ok(guard) = entered {
+            return Ok(self.caught_up(guard).await);
+        }
         entered.map_err(|error| match error {
             StartError::Busy { message, retry_after } => {
                 let holder = self.sessions.lease_holder(id).filter(|process| *process != std::process::id());
@@ -209,6 +213,14 @@ impl SessionResolver<'_> {
             | StartError::Storage { .. }
             | StartError::Failed { .. } => error,
         })
+    }
+
+    /// If the process that held the session has died, indexes what it has recorded.
+    async fn caught_up(&self, guard: SessionGuard) -> SessionGuard {
+        if guard.is_taken_over() {
+            self.sessions.registry.catch_up().await;
+        }
+        guard
     }
 
     fn reserved(&self) -> MutexGuard<'_, Option<Reserved>> {
@@ -263,25 +275,26 @@ mod tests {
     use trunkline_core::model::{Backend, Model};
     use trunkline_core::provider::built_in;
     use trunkline_core::turn::Message;
-    use trunkline_store::Store;
+    use trunkline_store::{DATABASE_FILE, Durability, LogRecord, LogWriter, Purpose, Store, log_line};
 
     use super::super::registry::SessionUpdate;
     use super::*;
     use crate::admission::Caps;
     use crate::router::Why;
 
-    /// Sessions that share only the store and the state folder, as those of two processes do.
-    fn sessions(state: &Path, store: &Store) -> Arc<Sessions> {
-        let (sessions, (writer, keeping)) = (Arc::new(Sessions::new(state)), store.writer());
-        TaskTracker::new().spawn(keeping.run(CancellationToken::new()));
-        sessions.registry.set_store(store.clone(), writer);
+    /// Sessions of another process on the same state folder.
+    async fn sessions(state: &Path) -> Arc<Sessions> {
+        let store = Store::open(&state.join(DATABASE_FILE)).await.unwrap();
+        let (sessions, (feed, task)) = (Arc::new(Sessions::new(state)), store.index(None));
+        TaskTracker::new().spawn(task.run(CancellationToken::new()));
+        sessions.registry.set_store(store, feed);
         sessions
     }
 
     #[tokio::test]
     async fn continues_session_at_once_when_another_process_has_just_answered() {
-        let (folder, store) = (tempfile::tempdir().unwrap(), Store::in_memory().await.unwrap());
-        let [one, other] = [sessions(folder.path(), &store), sessions(folder.path(), &store)];
+        let folder = tempfile::tempdir().unwrap();
+        let [one, other] = [sessions(folder.path()).await, sessions(folder.path()).await];
         let codex = Backend::Program(built_in().remove("codex").unwrap().into());
         let model = Model::new("m", codex, Path::new("/repo"));
         let turn = Turn {
@@ -297,11 +310,16 @@ mod tests {
             provider: "codex".into(),
             repo: "/repo".into(),
             native: Some(SessionId("0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f".into())),
+            earlier: None,
         };
         let update =
             SessionUpdate { known, succeeded: true, asked: "m".into(), first_message: "Hi".into(), heads: Vec::new() };
-        // Queued for the store, but not written yet.
-        let _in_flight = one.registry.save(one.registry.record(update)).await;
+        // In the log of the first process, which is alive and has not indexed it yet.
+        let log = LogWriter::new(folder.path(), Durability::Process);
+        let (_, state) = one.registry.record(update);
+        let mut line = Vec::new();
+        log_line(&mut line, "run", &LogRecord::Session(state.into()));
+        log.append(&line, Purpose::Continue, |_| {}).unwrap();
         let resolver = SessionResolver {
             sessions: &other,
             admission: &Admission::new(Caps::default()),

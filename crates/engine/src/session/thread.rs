@@ -7,9 +7,10 @@ use std::sync::Arc;
 use trunkline_core::event::{Answer, FoundBy, Resumption, SessionId};
 use trunkline_core::model::{AGENT, Model};
 use trunkline_core::turn::{Message, Role, Turn};
+use trunkline_store::{HeadCondition, SessionState, StoreError};
 
 use super::chain::{self, MessageChain};
-use super::registry::{InFlightUpdate, KnownSession, SessionUpdate};
+use super::registry::{KnownSession, NumberedUpdate, SessionRegistry, SessionUpdate};
 use super::{SessionGuard, SessionPlace, SessionWriteGuard, Sessions};
 
 /// The session during one turn. [`succeeded`](Self::succeeded) or [`failed`](Self::failed) must be called at the end of the turn.
@@ -40,18 +41,30 @@ pub(crate) struct SessionThread {
     heads: Vec<MessageChain>,
 }
 
-/// Write of a finished turn to the store. Other processes wait until it is done.
+/// The end of a session's turn, to be stored. Other processes wait until it is dropped.
 pub(crate) struct SessionWrite {
-    /// `None` if there is nothing to write.
-    update: Option<InFlightUpdate>,
+    registry: Arc<SessionRegistry>,
+    /// `None` if there is nothing to store.
+    update: Option<(Arc<NumberedUpdate>, SessionState)>,
     _guard: SessionWriteGuard,
 }
 
 impl SessionWrite {
-    /// Waits until the update is in the store, or the write has failed.
-    pub(crate) async fn saved(self) {
-        if let Some(update) = self.update {
-            update.saved().await;
+    /// The session after the turn. `None` if the turn has not changed it.
+    pub(crate) fn state(&self) -> Option<&SessionState> {
+        self.update.as_ref().map(|(_, state)| state)
+    }
+
+    /// Condition for storing the heads.
+    pub(crate) fn condition(&self) -> HeadCondition {
+        let update = self.update.as_ref();
+        update.map(|(update, _)| self.registry.head_condition(update)).unwrap_or_default()
+    }
+
+    /// Notes that the state is in the store, or that the write failed.
+    pub(crate) fn saved(self, result: Result<(), StoreError>) {
+        if let Some((update, _)) = &self.update {
+            self.registry.write_finished(update, result);
         }
     }
 }
@@ -96,7 +109,7 @@ impl SessionThreadBuilder<'_> {
     fn without_provider(&self, id: SessionId, native: Option<SessionId>) -> KnownSession {
         let Turn { owner, model, .. } = self.turn;
         let (provider, repo) = (String::new(), PathBuf::new());
-        KnownSession { id, owner: owner.clone(), model: model.clone(), provider, repo, native }
+        KnownSession { id, owner: owner.clone(), model: model.clone(), provider, repo, native, earlier: None }
     }
 
     fn thread(&self, known: KnownSession, guard: SessionGuard, history: Option<MessageChain>) -> SessionThread {
@@ -194,12 +207,8 @@ impl SessionThread {
     }
 
     /// Records a turn that has succeeded. `streamed` is all text that was streamed to the client. The next turn of this
-    /// process may start at once; other processes wait until the store has the update that the future queues.
-    pub(crate) fn succeeded(
-        self,
-        answer: &Answer,
-        streamed: &str,
-    ) -> impl Future<Output = SessionWrite> + Send + use<> {
+    /// process may start at once; other processes wait until the store has the returned state.
+    pub(crate) fn succeeded(self, answer: &Answer, streamed: &str) -> SessionWrite {
         let heads = self.history.map(|history| chain::heads(history, answer, streamed)).unwrap_or_default();
         let heads = if self.is_resumable() { heads } else { Vec::new() };
         let native = self.reported.clone().or_else(|| self.known.native.clone());
@@ -208,41 +217,31 @@ impl SessionThread {
 
     /// Records a turn that has failed, was cancelled, or never started. It is unknown which messages the provider has
     /// received, so that the session gets no head and is not found by its history.
-    pub(crate) fn failed(self) -> impl Future<Output = SessionWrite> + Send + use<> {
+    pub(crate) fn failed(self) -> SessionWrite {
         // The built-in agent has saved the messages so far; the state of other providers is unknown.
         let by_agent = self.attempt.as_ref().is_some_and(|(provider, _)| provider == AGENT);
         let native = self.reported.clone().filter(|_| by_agent).or_else(|| self.known.native.clone());
         self.end(false, native, Vec::new())
     }
 
-    fn end(
-        mut self,
-        succeeded: bool,
-        native: Option<SessionId>,
-        heads: Vec<MessageChain>,
-    ) -> impl Future<Output = SessionWrite> + Send + use<> {
+    fn end(mut self, succeeded: bool, native: Option<SessionId>, heads: Vec<MessageChain>) -> SessionWrite {
         let attempt = self.attempt.take();
         let attempt = attempt.filter(|_| self.existing || self.reported.is_some() || (succeeded && native.is_some()));
-        let update = attempt.map(|(provider, repo)| {
-            let known = KnownSession { provider, repo, native, ..self.known.clone() };
-            let (asked, first_message) = (std::mem::take(&mut self.asked), std::mem::take(&mut self.first_message));
-            SessionUpdate { known, succeeded, asked, first_message, heads }
-        });
-        let queued = match update {
-            Some(update) => Some(self.sessions.registry.save(self.sessions.registry.record(update))),
+        let registry = Arc::clone(&self.sessions.registry);
+        let update = match attempt {
+            Some((provider, repo)) => {
+                let known = KnownSession { provider, repo, native, ..self.known.clone() };
+                let (asked, first_message) = (std::mem::take(&mut self.asked), std::mem::take(&mut self.first_message));
+                let update = SessionUpdate { known, succeeded, asked, first_message, heads };
+                let (update, state) = registry.record(update);
+                Some((Arc::new(update), state))
+            }
             None => {
                 self.restore_heads();
                 None
             }
         };
-        let guard = self.guard.write_guard();
-        async move {
-            let update = match queued {
-                Some(queued) => Some(queued.await),
-                None => None,
-            };
-            SessionWrite { update, _guard: guard }
-        }
+        SessionWrite { registry, update, _guard: self.guard.write_guard() }
     }
 
     /// Makes the session findable by its history again, after a turn that never reached a provider.

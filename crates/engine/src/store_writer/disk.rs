@@ -1,8 +1,8 @@
-//! Check whether the state folder takes writes, made before a client is told that its run will happen.
+//! Check whether the state folder takes writes, for `/health`.
 //!
-//! A run that cannot be recorded could be lost, or run twice under one idempotency key. The check has two parts: a file is created,
-//! filled and removed, which detects a disk that is full, read-only, over its quota or out of inodes; and if the last record could
-//! not be written to the database, a test record is tried.
+//! A run that cannot be recorded could be lost, or run twice under one idempotency key, so it is refused when its first line cannot
+//! be written to the log. The check tells that before a run is tried: a file is created, filled and removed, which detects a disk
+//! that is full, read-only, over its quota or out of inodes. It also reports that the database cannot be written.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -36,13 +36,20 @@ pub(super) struct DiskCheck {
     state: PathBuf,
     /// Time of the last good result.
     last_good: Mutex<Option<Instant>>,
+    /// Whether the log could not be written the last time.
+    failing: AtomicBool,
     /// Whether the present failure has been logged.
     reported: AtomicBool,
 }
 
 impl DiskCheck {
     pub(super) fn new(state: &Path) -> Self {
-        Self { state: state.to_owned(), last_good: Mutex::default(), reported: AtomicBool::default() }
+        Self {
+            state: state.to_owned(),
+            last_good: Mutex::default(),
+            failing: AtomicBool::default(),
+            reported: AtomicBool::default(),
+        }
     }
 
     fn last_good(&self) -> MutexGuard<'_, Option<Instant>> {
@@ -52,33 +59,49 @@ impl DiskCheck {
 
 impl StoreWriter {
     /// As [`storage_trouble`](Self::storage_trouble), but a good result is reused for [`GOOD_FOR`].
-    pub(crate) async fn cached_trouble(&self) -> Option<String> {
+    pub(crate) fn cached_trouble(&self) -> Option<String> {
         if self.disk.last_good().is_some_and(|at| at.elapsed() < GOOD_FOR) {
             return None;
         }
-        let trouble = self.storage_trouble().await;
+        let trouble = self.storage_trouble();
         *self.disk.last_good() = trouble.is_none().then(Instant::now);
         trouble
     }
 
-    /// Refuses a turn whose record could not be kept. Turns of a terminal or a Discord channel run without a record.
-    pub(crate) async fn check_storage(&self, surface: Surface) -> Result<(), StartError> {
+    /// Whether a turn may only run if it is recorded: its client may come back for the answer. Turns of a terminal or a
+    /// Discord channel run without a record.
+    pub(crate) fn must_record(&self, surface: Surface) -> bool {
         match surface {
-            Surface::Http | Surface::Page => match self.storage_trouble().await {
-                Some(reason) => Err(self.unwritable(reason)),
-                None => Ok(()),
-            },
-            Surface::Run | Surface::Repl | Surface::Discord => Ok(()),
+            // Without a database there is no record to protect.
+            Surface::Http | Surface::Page => self.store().is_some(),
+            Surface::Run | Surface::Repl | Surface::Discord => false,
         }
     }
 
-    async fn storage_trouble(&self) -> Option<String> {
+    /// Refuses a turn if the last check or the last turn has shown that the log cannot be written, and it still cannot.
+    pub(crate) fn check_storage(&self) -> Result<(), StartError> {
+        if !self.disk.failing.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        match self.log_trouble() {
+            Some(reason) => Err(self.unwritable(reason)),
+            None => Ok(()),
+        }
+    }
+
+    fn storage_trouble(&self) -> Option<String> {
         // Without a database there is no record to protect.
-        self.store()?;
-        let trouble = match probe(&self.disk.state) {
+        let feed = self.feed()?;
+        self.log_trouble().or_else(|| feed.disk_error())
+    }
+
+    /// The reason why the log cannot be written.
+    fn log_trouble(&self) -> Option<String> {
+        let trouble = match probe(&self.disk.state).and_then(|()| self.log.check()) {
             Err(error) if !is_resource_shortage(&error) => Some(error.to_string()),
-            Ok(()) | Err(_) => self.trouble().await,
+            Ok(()) | Err(_) => None,
         };
+        self.disk.failing.store(trouble.is_some(), Ordering::Relaxed);
         if trouble.is_none() && self.disk.reported.swap(false, Ordering::Relaxed) {
             tracing::info!("the state folder can be written again");
         }
@@ -88,6 +111,7 @@ impl StoreWriter {
     /// Refuses a run whose record could not be kept.
     pub(crate) fn unwritable(&self, reason: impl ToString) -> StartError {
         let reason = reason.to_string();
+        self.disk.failing.store(true, Ordering::Relaxed);
         if !self.disk.reported.swap(true, Ordering::Relaxed) {
             tracing::error!(reason, "runs are refused: the state folder cannot be written");
         }

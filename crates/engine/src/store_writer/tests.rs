@@ -1,7 +1,10 @@
 //! Tests of the records of a turn, and of masked secrets in them.
 
-use trunkline_core::event::{Answer, Finish};
-use trunkline_core::turn::{Message, Role};
+use trunkline_core::event::{Answer, Event, Finish, Usage};
+use trunkline_core::failure::Category;
+use trunkline_core::secret::Secrets;
+use trunkline_core::turn::{Message, Role, Turn};
+use trunkline_store::{CurrentAttempt, DATABASE_FILE, LogState, RunOutcome, RunState};
 
 use super::*;
 
@@ -22,26 +25,30 @@ fn run_start<'a>(turn: &'a Turn, run: &str) -> RunStart<'a> {
         turn,
         gateway: "",
         detached: false,
+        key: None,
     }
-}
-
-/// A log that has no file.
-fn no_log() -> RunLog {
-    RunLog::new("/".as_ref(), "none", Secrets::default())
 }
 
 fn text(delta: &str) -> Event {
     Event::Text { delta: delta.into() }
 }
 
+async fn opened(state: &Path) -> (StoreWriter, Store) {
+    let store = Store::open(&state.join(DATABASE_FILE)).await.unwrap();
+    let writer = StoreWriter::new(state, Durability::Process);
+    writer.open(&store);
+    (writer, store)
+}
+
 #[tokio::test]
 async fn masks_secrets_in_records_when_they_are_split_between_events() {
-    let store = Store::in_memory().await.unwrap();
-    let archive = StoreWriter::new(Path::new("/nonexistent"));
-    archive.open(&store);
+    let state = tempfile::tempdir().unwrap();
+    let (writer, store) = opened(state.path()).await;
     let secrets = Secrets::new([SECRET.to_owned()]);
     let turn = turn();
-    let mut recorder = archive.record(run_start(&turn, "r"), no_log(), &secrets);
+    let (mut recorder, recorded) = writer.record(run_start(&turn, "r"), &secrets);
+    recorded.unwrap();
+    recorder.started("codex");
     let input = serde_json::json!({"command": ["echo", SECRET]});
     for event in [
         text("it is hunter2-"),
@@ -54,69 +61,87 @@ async fn masks_secrets_in_records_when_they_are_split_between_events() {
         recorder.events(&[event], &CurrentAttempt::default());
     }
     let answer = Answer::new(format!("done {SECRET}"), Usage::estimate("1234", "1234"), Finish::Stop);
-    recorder.end(RunEnd { provider: "codex", session: None, result: Ok(&answer) }).await;
-    drop(archive.record(run_start(&turn, "cancelled"), no_log(), &secrets));
-    archive.close().await;
+    writer.end(recorder, RunEnd { provider: "codex", session: None, result: Ok(&answer), write: None }).unwrap();
+    drop(writer.record(run_start(&turn, "cancelled"), &secrets));
 
-    let row = store.turn("r").await.unwrap().unwrap();
-    assert_eq!((row.prompt.as_str(), row.answer.as_deref()), ("my key is ***", Some("done ***")));
-    assert_eq!((row.outcome, row.usage), (Some(RunOutcome::Ok), answer.usage));
-    let events: Vec<Event> = store.events("r", 0).await.unwrap().into_iter().map(|row| row.event).collect();
-    let input = serde_json::json!({"command": ["echo", "***"]});
-    assert_eq!(
-        events,
-        [
-            text("it is ***, you say"),
-            Event::ToolStarted { id: "1".into(), name: "bash".into(), input },
-            Event::ToolFinished { id: "1".into(), output: "***\n".into(), ok: true },
-            text("done"),
-        ]
-    );
-    let cancelled = store.turn("cancelled").await.unwrap().unwrap();
-    assert_eq!(cancelled.outcome, Some(RunOutcome::Failed(Category::Cancelled)));
-}
-
-#[tokio::test]
-async fn drops_records_without_waiting_when_queue_is_full() {
-    let store = Store::in_memory().await.unwrap();
-    let archive = StoreWriter::new(Path::new("/nonexistent"));
-    // The writer task does not run, so that the queue fills up.
-    let (writer, _writer_task) = store.writer();
-    assert!(archive.kept.set((store.clone(), writer)).is_ok());
-    let turn = turn();
-    let mut recorder = archive.record(run_start(&turn, "r"), no_log(), &Secrets::default());
-    for n in 0..20_000 {
-        recorder.events(&[Event::Notice { message: n.to_string() }], &CurrentAttempt::default());
+    // Before and after the index is written.
+    for _ in 0..2 {
+        let row = store.turn("r").await.unwrap().unwrap();
+        assert_eq!((row.prompt.as_str(), row.answer.as_deref()), ("my key is ***", Some("done ***")));
+        assert_eq!((row.outcome, row.usage), (Some(RunOutcome::Ok), answer.usage));
+        let events: Vec<Event> = store.events("r", 0).await.unwrap().into_iter().map(|row| row.event).collect();
+        let input = serde_json::json!({"command": ["echo", "***"]});
+        assert_eq!(
+            events,
+            [
+                text("it is ***, you say"),
+                Event::ToolStarted { id: "1".into(), name: "bash".into(), input },
+                Event::ToolFinished { id: "1".into(), output: "***\n".into(), ok: true },
+                text("done"),
+            ]
+        );
+        let cancelled = store.turn("cancelled").await.unwrap().unwrap();
+        assert_eq!(cancelled.outcome, Some(RunOutcome::Failed(Category::Cancelled)));
+        writer.close().await;
     }
-    assert!(archive.lost.load(Ordering::Relaxed) > 3000);
 }
 
 #[tokio::test]
-async fn records_nothing_and_does_not_wait_without_a_store() {
-    let archive = StoreWriter::new(Path::new("/nonexistent"));
+async fn run_is_recorded_as_ended_in_this_process_when_its_log_cannot_be_written() {
+    let state = tempfile::tempdir().unwrap();
+    let (writer, store) = opened(state.path()).await;
     let turn = turn();
-    let mut recorder = archive.record(run_start(&turn, "r"), no_log(), &Secrets::default());
+    std::fs::write(state.path().join("log"), "in the way").unwrap();
+    let (mut recorder, recorded) = writer.record(run_start(&turn, "r"), &Secrets::default());
+    assert!(recorded.is_err());
+    recorder.started("codex");
     recorder.events(&[text("x")], &CurrentAttempt::default());
-    recorder.end(RunEnd { provider: "codex", session: None, result: Err(&cancelled_by_client()) }).await;
-    archive.close().await;
+    let answer = Answer::new("x", Usage::default(), Finish::Stop);
+    let ended = writer.end(recorder, RunEnd { provider: "codex", session: None, result: Ok(&answer), write: None });
+    ended.unwrap();
+    assert!(store.run("r", None).await.unwrap().is_none(), "a run without its first record does not exist");
+    std::fs::remove_file(state.path().join("log")).unwrap();
+    let (recorder, recorded) = writer.record(run_start(&turn, "next"), &Secrets::default());
+    recorded.unwrap();
+    drop(recorder);
+    assert_eq!(store.run("next", None).await.unwrap().unwrap().state, RunState::Cancelled);
+    assert!(writer.lost() > 0);
+    writer.close().await;
 }
 
 #[tokio::test]
-async fn records_are_truncated_when_output_is_too_long() {
-    let store = Store::in_memory().await.unwrap();
-    let archive = StoreWriter::new(Path::new("/nonexistent"));
-    archive.open(&store);
+async fn run_has_failed_when_its_end_cannot_be_written() {
+    let state = tempfile::tempdir().unwrap();
+    let (writer, store) = opened(state.path()).await;
     let turn = turn();
-    let mut recorder = archive.record(run_start(&turn, "r"), no_log(), &Secrets::default());
-    for _ in 0..3 * MAX_TEXT_BYTES / 1000 {
-        recorder.events(&[text(&"x".repeat(1000))], &CurrentAttempt::default());
-    }
-    recorder.events(&[Event::Unknown { line: "y".repeat(2 * MAX_DETAIL_BYTES) }], &CurrentAttempt::default());
-    recorder.end(RunEnd { provider: "text", session: None, result: Err(&cancelled_by_client()) }).await;
-    archive.close().await;
-    let events = store.events("r", 0).await.unwrap();
-    let recorded: usize = events.iter().map(|row| serde_json::to_string(&row.event).unwrap().len()).sum();
-    assert!((MAX_TEXT_BYTES..MAX_TEXT_BYTES + 4 * MAX_DETAIL_BYTES).contains(&recorded), "{recorded}");
-    assert!(events.iter().any(|row| matches!(&row.event, Event::Notice { .. })));
-    assert_eq!(archive.lost.load(Ordering::Relaxed), 0);
+    let (mut recorder, recorded) = writer.record(run_start(&turn, "r"), &Secrets::default());
+    recorded.unwrap();
+    recorder.started("codex");
+    writer.log.fail_after(0, u64::MAX, 10);
+    let answer = Answer::new("x", Usage::default(), Finish::Stop);
+    let ended = writer.end(recorder, RunEnd { provider: "codex", session: None, result: Ok(&answer), write: None });
+    assert!(ended.is_err());
+    let row = store.run("r", None).await.unwrap().unwrap();
+    assert_eq!(row.state, RunState::Failed);
+    assert!(row.error.unwrap().message.contains("could not be recorded"));
+    writer.close().await;
+}
+
+#[tokio::test]
+async fn run_without_a_store_is_recorded_in_the_log() {
+    let state = tempfile::tempdir().unwrap();
+    let writer = StoreWriter::new(state.path(), Durability::Fsync);
+    let turn = turn();
+    let (mut recorder, recorded) = writer.record(run_start(&turn, "r"), &Secrets::default());
+    recorded.unwrap();
+    recorder.started("codex");
+    recorder.events(&[text("x")], &CurrentAttempt::default());
+    let failure = cancelled_by_client();
+    writer.end(recorder, RunEnd { provider: "codex", session: None, result: Err(&failure), write: None }).unwrap();
+    writer.sync().await.unwrap();
+    writer.close().await;
+    drop(writer);
+    let store = Store::open(&state.path().join(DATABASE_FILE)).await.unwrap();
+    let row = store.run("r", None).await.unwrap().unwrap();
+    assert_eq!((row.state, row.log), (RunState::Cancelled, Some(LogState::Complete)));
 }

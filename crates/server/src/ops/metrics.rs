@@ -96,7 +96,7 @@ fn text(metrics: &Metrics) -> String {
         let labels = [("provider", turns.provider.as_str()), ("outcome", turns.outcome)];
         page.sample("turn_seconds_total", &labels, turns.took.as_secs_f64());
     }
-    page.about("records_lost_total", true, "Records of turns that the disk was too slow for.");
+    page.about("records_lost_total", true, "Writes to the run log that failed.");
     page.sample("records_lost_total", &[], metrics.records_lost as f64);
     if let Some((open, limit)) = metrics.open_files {
         page.about("open_files", false, "Files and sockets that the gateway has open.");

@@ -2,15 +2,22 @@
 
 #![cfg(test)] // redundant here, but clippy's `allow-unwrap-in-tests` needs it
 
-mod archive;
 mod bridge;
+mod catch_up;
+mod disk_full;
+mod excess;
 mod fixture;
-mod journal;
+mod history;
+mod index;
 mod migration;
 mod model;
 mod opening;
 mod processes;
 mod prune;
+mod rebuild;
 mod runs;
 mod session;
-mod session_turn;
+mod session_state;
+mod torn;
+mod upgrade;
+mod version_2;

@@ -5,9 +5,14 @@ use std::path::Path;
 
 use serde_json::json;
 use trunkline_core::event::SessionId;
+use trunkline_core::failure::Category;
 use trunkline_store::{ClientId, DATABASE_FILE, DatabaseStatus, RunOutcome, SessionFilter, SessionKey, Store, Surface};
 
-/// Written by version 1: two sessions, a turn of one of them, a turn without a session, and the state of a bridge.
+/// Written by version 1:
+///
+/// - two sessions of the local client, of which the second was forked from the first, and a chain `[7; 32]` to the second,
+/// - `run-1`, a finished turn of the second session with two events, and `run-2`, an unfinished turn without a session,
+/// - in the place `discord:20`, message 10 (answered), message 11 (tried once), and a binding to the second session.
 const VERSION_1: &[u8] = include_bytes!("../data/version-1.db");
 
 async fn opened(folder: &Path) -> Store {
@@ -40,7 +45,8 @@ async fn case_81_database_of_version_1_is_read_completely() {
     assert_eq!((turn.usage.input_tokens, turn.usage.output_tokens, turn.usage.cached_tokens), (10, 5, 2));
     assert_eq!(store.events("run-1", 0).await.unwrap().len(), 2);
     let without_session = store.turn("run-2").await.unwrap().unwrap();
-    assert_eq!((without_session.session, without_session.outcome), (None::<SessionKey>, None));
+    let interrupted = Some(RunOutcome::Failed(Category::Server));
+    assert_eq!((without_session.session, without_session.outcome), (None::<SessionKey>, interrupted));
 
     assert_eq!(store.cursor("discord:20").await.unwrap().as_deref(), Some("11"));
     let pending = store.inbox_pending(None).await.unwrap();
@@ -64,33 +70,4 @@ async fn old_database_is_migrated_once_and_stays_writable() {
     assert_eq!(version(folder.path()).await, version(new.path()).await, "the version of a new database");
     let again = Store::open(&folder.path().join(DATABASE_FILE)).await.unwrap();
     assert_eq!(again.cursor("discord:20").await.unwrap().as_deref(), Some("12"));
-}
-
-/// Created the file above, and is kept to document its content.
-#[tokio::test]
-#[ignore = "the file must not change"]
-async fn create_version_1() {
-    use trunkline_store::{Binding, InboxState, NewSession};
-
-    use crate::fixture::{TestArchive, begun, ended, event, new, text};
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/version-1.db");
-    let store = Store::open(&path).await.unwrap();
-    let owner = ClientId::local();
-    let parent = store.session_begin(&new(&owner, "m")).await.unwrap().id;
-    let child = store.session_begin(&NewSession { parent: Some(&parent), ..new(&owner, "m") }).await.unwrap().id;
-    let archive = TestArchive::new(&store);
-    let done = trunkline_core::event::Event::ToolFinished { id: "1".into(), output: "out".into(), ok: true };
-    archive.send_all([begun("run-1", Some(&child)), event("run-1", 0, text("hi")), event("run-1", 1, done)]).await;
-    archive.send_all([ended("run-1"), begun("run-2", None)]).await;
-    archive.end().await;
-    store.chain_remember(&owner, "m", &[7; 32], 2, &child).await.unwrap();
-    store.session_succeeded(&child, Some(&SessionId("native-1".into()))).await.unwrap();
-    for (message, words) in [("10", "done"), ("11", "wait")] {
-        store.inbox_add("discord:20", message, &json!({"text": words})).await.unwrap();
-    }
-    store.inbox_state("10", InboxState::Answered, Some(&json!({"how": "sent"}))).await.unwrap();
-    store.inbox_state("11", InboxState::Answering, Some(&json!({"attempts": 1}))).await.unwrap();
-    let binding = Binding { session: Some(child), model: Some("m".into()), more: json!({"epoch": 2}) };
-    store.set_binding("discord:20", &binding).await.unwrap();
-    store.close().await;
 }

@@ -1,39 +1,43 @@
 //! Tests several processes on one file, some of which are killed while they write.
 
 use std::io::{BufRead, BufReader, Lines};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use trunkline_core::event::Event;
 use trunkline_store::{ClientId, DATABASE_FILE, ExportFilter, RunOutcome, SessionKey, Store};
 
-use crate::fixture::{TestArchive, begin, begun, ended, event, text};
+use crate::fixture::{TestProcess, accepted, begin, delete_database, end, event, finished, open, started, state, text};
 
-const PLACE: &str = "TRUNKLINE_STORE_TEST_FILE";
+const PLACE: &str = "TRUNKLINE_STORE_TEST_FOLDER";
 
 /// Not a test by itself: the tests below start it in a process of its own. It writes turn after turn, and prints the name of
 /// each once the store has acknowledged it.
 #[test]
 #[ignore = "the other tests start it"]
-#[expect(clippy::disallowed_methods, reason = "the tests pass the path of the file in it")]
+#[expect(clippy::disallowed_methods, reason = "the tests pass the path of the folder in it")]
 fn writes_forever() {
     let Some(path) = std::env::var_os(PLACE) else { return };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let store = Store::open(Path::new(&path)).await.unwrap();
-        let archive = TestArchive::new(&store);
+        let process = TestProcess::start(Path::new(&path)).await;
         for at in 0.. {
-            let session = begin(&store, &ClientId::local()).await.id;
-            let run = format!("{}-{at}", std::process::id());
-            archive.send_all([begun(&run, Some(&session))]).await;
+            let (run, session) = (format!("{}-{at}", std::process::id()), format!("s-{}-{at}", std::process::id()));
+            let key = SessionKey(session.clone());
+            process.write(&run, accepted(&run, Some(&key)));
+            process.write(&run, started());
             for sequence in 0..EVENTS {
-                let record = if sequence % 5 == 0 { text("some text") } else { output(&"x".repeat(500)) };
-                archive.send_all([event(&run, sequence, record)]).await;
+                let piece = if sequence % 5 == 0 { text("some text") } else { output(&"x".repeat(500)) };
+                process.write(&run, event(sequence, piece));
             }
-            archive.send_all([ended(&run)]).await;
-            archive.writer.flush().await.unwrap();
-            store.session_succeeded(&session, None).await.unwrap();
+            process.write(&run, event(EVENTS, finished("answer")));
+            process.write(&run, state(&session, 1, &[]));
+            process.write(&run, end());
             println!("acknowledged {run} {session}");
+            if at % 7 == 0 {
+                // Otherwise the process would write much faster than the index.
+                process.feed.flush().await.unwrap();
+            }
         }
     });
 }
@@ -53,9 +57,9 @@ struct WriterProcess {
 
 impl WriterProcess {
     #[expect(clippy::disallowed_methods, reason = "the test needs another process")]
-    fn start(path: &PathBuf) -> Self {
+    fn start(folder: &Path) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["processes::writes_forever", "--exact", "--ignored", "--nocapture"]).env(PLACE, path);
+        command.args(["processes::writes_forever", "--exact", "--ignored", "--nocapture"]).env(PLACE, folder);
         let mut child = command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, stdout, acknowledged: Vec::new() }
@@ -93,11 +97,10 @@ impl Drop for WriterProcess {
 #[tokio::test]
 async fn case_73_no_acknowledged_turn_is_lost_when_writers_are_killed() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(DATABASE_FILE);
     let mut acknowledged = Vec::new();
     for _ in 0..3 {
         // Three at once, killed at an arbitrary moment.
-        let mut others = [(); 3].map(|()| WriterProcess::start(&path));
+        let mut others = [(); 3].map(|()| WriterProcess::start(folder.path()));
         for other in &mut others {
             for _ in 0..10 {
                 assert!(other.read_turn(), "the process ended by itself");
@@ -106,13 +109,18 @@ async fn case_73_no_acknowledged_turn_is_lost_when_writers_are_killed() {
         for other in others {
             acknowledged.extend(other.kill());
         }
-        let store = Store::open(&path).await.unwrap();
+        let store = open(folder.path()).await;
         assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
+        check_all(&store, &acknowledged).await;
         store.close().await;
     }
     assert!(acknowledged.len() >= 90, "{}", acknowledged.len());
-    let store = Store::open(&path).await.unwrap();
-    for (run, session) in &acknowledged {
+    delete_database(folder.path());
+    check_all(&open(folder.path()).await, &acknowledged).await;
+}
+
+async fn check_all(store: &Store, acknowledged: &[(String, SessionKey)]) {
+    for (run, session) in acknowledged {
         let turn = store.turn(run).await.unwrap().unwrap_or_else(|| panic!("{run} is lost"));
         assert_eq!((turn.outcome, turn.session.as_ref()), (Some(RunOutcome::Ok), Some(session)), "{run}");
         assert_eq!(store.events(run, 0).await.unwrap().len() as u64, EVENTS, "{run}");

@@ -5,55 +5,44 @@ use std::time::Duration;
 use trunkline_core::event::Receipt;
 use trunkline_core::failure::{Category, Failure};
 use trunkline_store::{
-    ArchiveRecord, ClaimResult, ClientId, IdempotencyClaim, LogState, RunFilter, RunOutcome, RunState, Store, Time,
-    TurnBegun, TurnEnded,
+    ClaimResult, ClientId, IdempotencyClaim, LogRecord, LogState, RunAccepted, RunEnded, RunFilter, RunOutcome,
+    RunState, RunWorkspace, Store, Time,
 };
 
-use crate::fixture::{TestArchive, begun, ended};
+use crate::fixture::{TestProcess, accepted, end, open, started};
 
-async fn stored(records: Vec<ArchiveRecord>) -> Store {
-    let store = Store::in_memory().await.unwrap();
-    let archive = TestArchive::new(&store);
-    archive.send_all(records).await;
-    assert_eq!(archive.end().await.lost, 0);
-    store
+fn accepted_by(run: &str, owner: &str, gateway: &str) -> RunAccepted {
+    RunAccepted { owner: ClientId::new(owner), gateway: gateway.into(), ..accepted(run, None) }
 }
 
-fn begun_by(run: &str, owner: &str, gateway: &str) -> ArchiveRecord {
-    let ArchiveRecord::Begun(begun) = begun(run, None) else { panic!("not a beginning") };
-    ArchiveRecord::Begun(TurnBegun { owner: ClientId::new(owner), gateway: gateway.into(), ..begun })
-}
-
-fn started(run: &str) -> ArchiveRecord {
-    ArchiveRecord::Started { run: run.into(), provider: "codex".into(), time: Time::now() }
-}
-
-fn failed(run: &str, category: Category) -> ArchiveRecord {
-    let ArchiveRecord::Ended(ended) = ended(run) else { panic!("not an end") };
+fn failed(category: Category) -> RunEnded {
     let (outcome, log) = (RunOutcome::Failed(category), Some(LogState::Incomplete));
-    ArchiveRecord::Ended(TurnEnded { outcome, answer: "why".into(), log, ..ended })
+    RunEnded { outcome, message: Some("why".into()), log, ..end() }
+}
+
+fn workspace(receipt: &Receipt) -> LogRecord {
+    LogRecord::Workspace(Box::new(RunWorkspace { at: Time::now(), receipt: receipt.clone() }))
 }
 
 #[tokio::test]
 async fn row_follows_the_states_of_its_run() {
     let receipt = Receipt { base: "b".into(), branch: Some("trunkline/e".into()), ..Receipt::default() };
-    let store = stored(vec![
-        begun("a", None),
-        begun("b", None),
-        started("b"),
-        begun("c", None),
-        started("c"),
-        ended("c"),
-        // Of a second attempt: must not change a run that is over.
-        started("c"),
-        begun("d", None),
-        failed("d", Category::Cancelled),
-        begun("e", None),
-        ArchiveRecord::Workspace { run: "e".into(), receipt: receipt.clone() },
-        failed("e", Category::Server),
-    ])
-    .await;
-    let rows = store.runs(&RunFilter { limit: 10, ..RunFilter::default() }).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let process = TestProcess::start(folder.path()).await;
+    for run in ["a", "b", "c", "d", "e"] {
+        process.write(run, accepted(run, None));
+    }
+    process.write("b", started());
+    process.write("c", started());
+    process.write("c", end());
+    process.write("d", failed(Category::Cancelled));
+    process.write("e", workspace(&receipt));
+    process.write("e", failed(Category::Server));
+    let all = RunFilter { limit: 10, ..RunFilter::default() };
+    let pending = process.store.runs(&all).await.unwrap();
+    let store = process.end().await;
+    let rows = store.runs(&all).await.unwrap();
+    assert_eq!(rows, pending, "rows are the same before and after they are in the database");
     let states: Vec<(&str, RunState)> = rows.iter().map(|row| (row.id.as_str(), row.state)).collect();
     let expected = [
         ("e", RunState::Failed),
@@ -72,26 +61,54 @@ async fn row_follows_the_states_of_its_run() {
 }
 
 #[tokio::test]
+async fn work_that_is_saved_late_is_added_to_a_run_that_has_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = TestProcess::start(folder.path()).await;
+    process.write_run("r", None);
+    process.feed.flush().await.unwrap();
+    let receipt = Receipt { base: "late".into(), ..Receipt::default() };
+    process.write("r", workspace(&receipt));
+    let store = process.end().await;
+    let row = store.run("r", None).await.unwrap().unwrap();
+    assert_eq!((row.state, row.workspace), (RunState::Finished, Some(receipt)));
+}
+
+#[tokio::test]
 async fn runs_are_filtered_and_belong_to_one_client() {
-    let store =
-        stored(vec![begun_by("1a", "x", ""), begun_by("1b", "y", ""), begun_by("2c", "x", ""), started("2c")]).await;
-    let ids = async |filter: RunFilter| -> Vec<String> {
-        store.runs(&RunFilter { limit: 10, ..filter }).await.unwrap().into_iter().map(|row| row.id).collect()
+    let folder = tempfile::tempdir().unwrap();
+    let process = TestProcess::start(folder.path()).await;
+    for (run, owner) in [("1a", "x"), ("1b", "y"), ("2c", "x")] {
+        process.write(run, accepted_by(run, owner, ""));
+    }
+    process.write("2c", started());
+    let check = async |store: &Store| {
+        let ids = async |filter: RunFilter| -> Vec<String> {
+            store.runs(&RunFilter { limit: 10, ..filter }).await.unwrap().into_iter().map(|row| row.id).collect()
+        };
+        let x = Some(ClientId::new("x"));
+        assert_eq!(ids(RunFilter { owner: x.clone(), ..RunFilter::default() }).await, ["2c", "1a"]);
+        assert_eq!(ids(RunFilter { owner: x.clone(), after: Some("2c".into()), ..RunFilter::default() }).await, ["1a"]);
+        assert_eq!(ids(RunFilter { state: Some(RunState::Running), ..RunFilter::default() }).await, ["2c"]);
+        assert_eq!(ids(RunFilter { begins: Some("1".into()), ..RunFilter::default() }).await, ["1b", "1a"]);
+        assert_eq!(ids(RunFilter { model: Some("%".into()), ..RunFilter::default() }).await, Vec::<String>::new());
+        let first = store.runs(&RunFilter { limit: 1, ..RunFilter::default() }).await.unwrap();
+        assert_eq!(first.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["2c"]);
+        assert!(store.run("1b", x.as_ref()).await.unwrap().is_none());
+        assert!(store.run("1b", None).await.unwrap().is_some());
     };
-    let x = Some(ClientId::new("x"));
-    assert_eq!(ids(RunFilter { owner: x.clone(), ..RunFilter::default() }).await, ["2c", "1a"]);
-    assert_eq!(ids(RunFilter { owner: x.clone(), after: Some("2c".into()), ..RunFilter::default() }).await, ["1a"]);
-    assert_eq!(ids(RunFilter { state: Some(RunState::Running), ..RunFilter::default() }).await, ["2c"]);
-    assert_eq!(ids(RunFilter { begins: Some("1".into()), ..RunFilter::default() }).await, ["1b", "1a"]);
-    assert_eq!(ids(RunFilter { model: Some("%".into()), ..RunFilter::default() }).await, Vec::<String>::new());
-    assert!(store.run("1b", x.as_ref()).await.unwrap().is_none());
-    assert!(store.run("1b", None).await.unwrap().is_some());
+    check(&process.store).await;
+    check(&process.end().await).await;
 }
 
 #[tokio::test]
 async fn run_is_interrupted_once_and_never_after_its_end() {
-    let store = stored(vec![begun_by("a", "x", "gone"), begun("b", None), ended("b")]).await;
-    let why = Failure::new(Category::Server, "interrupted");
+    let folder = tempfile::tempdir().unwrap();
+    let process = TestProcess::start(folder.path()).await;
+    process.write("a", accepted_by("a", "x", "gone"));
+    process.write_run("b", None);
+    process.end().await.close().await;
+    let store = open(folder.path()).await;
+    let why = RunEnded::interrupted(&Failure::new(Category::Server, "interrupted"), Time::now());
     let receipt = Receipt { base: "b".into(), ..Receipt::default() };
     assert!(store.interrupt_run("a", &why, Some(&receipt)).await.unwrap());
     assert!(!store.interrupt_run("a", &why, None).await.unwrap());
@@ -110,11 +127,11 @@ async fn first_request_with_a_key_is_the_run() {
     let (owner, other) = (ClientId::new("x"), ClientId::new("y"));
     let since = Time::ago(Duration::from_secs(60));
     let claim = async |owner: &ClientId, request: u8, run: &str, since: Time| {
-        let claim = IdempotencyClaim { owner, key: &[7; 32], request: &[request; 32], run, since };
+        let claim = IdempotencyClaim { owner, key: &[7; 32], request: &[request; 32], run, gateway: "g", since };
         store.claim(&claim).await.unwrap()
     };
     assert_eq!(claim(&owner, 1, "a", since).await, ClaimResult::New);
-    assert_eq!(claim(&owner, 1, "b", since).await, ClaimResult::Known("a".into()));
+    assert_eq!(claim(&owner, 1, "b", since).await, ClaimResult::Known { run: "a".into(), gateway: Some("g".into()) });
     assert_eq!(claim(&owner, 2, "b", since).await, ClaimResult::Other);
     assert_eq!(claim(&other, 2, "c", since).await, ClaimResult::New);
     store.unclaim("a").await.unwrap();

@@ -188,8 +188,7 @@ fn event_lines(turn: &TurnRow, events: &[EventRow]) -> Vec<String> {
     let mut lines = vec![String::new(), summary(turn), labelled("You", &turn.prompt)];
     for row in events {
         let json = serde_json::to_string(&row.event).unwrap_or_default();
-        let cut = row.cut.map(|size| format!("  (cut: {size} bytes)")).unwrap_or_default();
-        lines.push(plain(&format!("{:>5}  {json}{cut}", row.sequence)));
+        lines.push(plain(&format!("{:>5}  {json}", row.sequence)));
     }
     lines
 }

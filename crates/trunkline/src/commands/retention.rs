@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use trunkline_agent::transcript_file::TranscriptFiles;
 use trunkline_core::model::AGENT;
-use trunkline_engine::{forget_logs, forget_sessions};
+use trunkline_engine::forget_sessions;
 use trunkline_server::forget_chats;
-use trunkline_store::{Pruned, Store, StoreError, Time};
+use trunkline_store::{LogLimits, Pruned, Store, StoreError, Time};
 
 /// Interval between two passes.
 const PASS_INTERVAL: Duration = Duration::from_hours(6);
@@ -16,15 +16,46 @@ const PASS_INTERVAL: Duration = Duration::from_hours(6);
 /// Folder of the chat page's conversations, in the state folder.
 pub(super) const CHATS: &str = "chats";
 
-/// Deletes what has not been used for `age`, now and every six hours. Never returns.
-pub(super) async fn enforce(age: Duration, store: &Store, state: &Path) {
-    loop {
-        match delete_older(age, Some(store), state).await {
-            Ok(Pruned { sessions: 0, turns: 0, messages: 0, channels: 0 }) => {}
-            Ok(Pruned { sessions, turns, .. }) => tracing::info!(sessions, turns, "deleted after the retention time"),
-            Err(error) => tracing::warn!(%error, "old sessions could not be deleted"),
+/// Age of segments of the run log that are compressed.
+const COMPRESS_AGE: Duration = Duration::from_hours(24);
+
+/// Limits of what a gateway keeps.
+#[derive(Debug, Default)]
+pub(super) struct Retention {
+    /// Age of sessions since their last use.
+    pub(super) age: Option<Duration>,
+    pub(super) limits: LogLimits,
+}
+
+impl Retention {
+    /// Deletes what exceeds the limits, and compresses old parts of the run log, now and every six hours. Never returns.
+    pub(super) async fn enforce(&self, store: &Store, state: &Path) {
+        loop {
+            self.pass(store, state).await;
+            tokio::time::sleep(PASS_INTERVAL).await;
         }
-        tokio::time::sleep(PASS_INTERVAL).await;
+    }
+
+    async fn pass(&self, store: &Store, state: &Path) {
+        if let Some(age) = self.age {
+            match delete_older(age, Some(store), state).await {
+                Ok(Pruned { sessions: 0, turns: 0, messages: 0, channels: 0 }) => {}
+                Ok(Pruned { sessions, turns, .. }) => {
+                    tracing::info!(sessions, turns, "deleted after the retention time");
+                }
+                Err(error) => tracing::warn!(%error, "old sessions could not be deleted"),
+            }
+        }
+        match store.delete_excess(self.limits).await {
+            Ok(0) => {}
+            Ok(runs) => tracing::info!(runs, "deleted the oldest runs, to keep the limits of the run log"),
+            Err(error) => tracing::warn!(%error, "the oldest runs could not be deleted"),
+        }
+        match store.compress_log(COMPRESS_AGE).await {
+            Ok(0) => {}
+            Ok(bytes) => tracing::info!(bytes, "saved disk space by compressing old parts of the run log"),
+            Err(error) => tracing::warn!(%error, "old parts of the run log could not be compressed"),
+        }
     }
 }
 
@@ -34,11 +65,6 @@ pub(super) async fn delete_older(age: Duration, store: Option<&Store>, state: &P
         Some(store) => store.prune(Time::ago(age)).await,
         None => Ok(Pruned::default()),
     };
-    if let Some(store) = store
-        && let Err(error) = forget_logs(state, store, age).await
-    {
-        tracing::warn!(%error, "logs of deleted runs could not be removed");
-    }
     let state = state.to_owned();
     let files = tokio::task::spawn_blocking(move || {
         let log_error = |what: &str, removed: io::Result<()>| {

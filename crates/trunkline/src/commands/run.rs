@@ -198,7 +198,7 @@ async fn attach(engine_args: &EngineArgs, name: &str) -> Result<ExitCode> {
     let saved = SavedState::open(engine_args).await?;
     let run = find(saved.store.as_ref(), name).await?;
     let Some(store) = &saved.store else { return Ok(ExitCode::SUCCESS) };
-    let mut follow = Follow::kept(&saved.state, store.clone(), &run.id, 0);
+    let mut follow = Follow::kept(&saved.state, store.clone(), &run, 0);
     let (mut printer, mut provider) = (RunPrinter::default(), run.provider.unwrap_or_default());
     loop {
         let entry = tokio::select! {

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use trunkline_core::prompt::latest_user_text;
 use trunkline_core::turn::ClientId;
 use trunkline_engine::{Caps, DiffError, Follow, RunLogEntry, RunRow, RunState, current_run, current_runs};
-use trunkline_store::{Store, Time};
+use trunkline_store::{RunLogReader, Store, Time};
 
 use super::columns::{aligned, short_name};
 use super::gateway::GatewayClient;
@@ -49,7 +49,7 @@ pub(crate) struct RunsArgs {
 #[derive(Debug, Subcommand)]
 enum RunsCommand {
     /// Show the details of a run
-    Show(OneRunArgs),
+    Show(ShowRunArgs),
     /// Print the changes in a run's worktree as a patch
     Diff(OneRunArgs),
     /// Print the events of a run, one JSON object per line
@@ -85,6 +85,15 @@ struct OneRunArgs {
 }
 
 #[derive(Debug, Args)]
+struct ShowRunArgs {
+    #[command(flatten)]
+    one: OneRunArgs,
+    /// Print all records of the run in the log, one JSON object per line
+    #[arg(long)]
+    records: bool,
+}
+
+#[derive(Debug, Args)]
 struct RunEventsArgs {
     #[command(flatten)]
     one: OneRunArgs,
@@ -103,7 +112,7 @@ impl RunsArgs {
         runtime()?.block_on(async {
             match self.command {
                 None => self.list.show().await,
-                Some(RunsCommand::Show(one)) => one.show().await,
+                Some(RunsCommand::Show(show)) => show.show().await,
                 Some(RunsCommand::Diff(one)) => one.diff().await,
                 Some(RunsCommand::Events(events)) => events.show().await,
                 Some(RunsCommand::Cancel(one)) => one.cancel().await,
@@ -147,16 +156,25 @@ impl ListRunsArgs {
     }
 }
 
-impl OneRunArgs {
+impl ShowRunArgs {
     async fn show(self) -> Result<ExitCode> {
-        let (saved, run) = self.found().await?;
-        saved.close().await;
-        for (name, value) in details(&run, Time::now()) {
-            say(plain(&format!("{name:<9} {value}")))?;
+        let (saved, run) = self.one.found().await?;
+        if self.records {
+            let mut log = saved.store.as_ref().and_then(|store| store.run_log(&run));
+            while let Some(record) = log.as_mut().map_or(Ok(None), RunLogReader::next_record)? {
+                say(serde_json::to_string(&record)?)?;
+            }
+        } else {
+            for (name, value) in details(&run, Time::now()) {
+                say(plain(&format!("{name:<9} {value}")))?;
+            }
         }
+        saved.close().await;
         Ok(ExitCode::SUCCESS)
     }
+}
 
+impl OneRunArgs {
     async fn diff(self) -> Result<ExitCode> {
         let (saved, run) = self.found().await?;
         let loaded = LoadedConfig::new(&self.engine_args)?;
@@ -207,7 +225,7 @@ impl RunEventsArgs {
     async fn show(self) -> Result<ExitCode> {
         let (saved, run) = self.one.found().await?;
         let Some(store) = &saved.store else { return Ok(ExitCode::SUCCESS) };
-        let mut follow = Follow::kept(&saved.state, store.clone(), &run.id, 0);
+        let mut follow = Follow::kept(&saved.state, store.clone(), &run, 0);
         if self.follow {
             while let Some(entry) = follow.next().await {
                 say_entry(&entry)?;

@@ -19,11 +19,11 @@ use trunkline_engine::{Caps, Engine, KeyCaps, WarmBudget};
 use trunkline_process::Landlock;
 use trunkline_server::auth::{self, Keys};
 use trunkline_server::{ServerShutdown, serve, serve_metrics};
-use trunkline_store::Store;
+use trunkline_store::{LogLimits, Store};
 
 use super::gateway::{AddressFile, is_gateway};
 use super::reload::ConfigWatch;
-use super::retention;
+use super::retention::{self, Retention};
 use super::sessions::age;
 use crate::config::{ConfigError, Environment, parse_span};
 use crate::engine_args::EngineArgs;
@@ -101,9 +101,15 @@ pub(crate) struct ServeArgs {
     /// is killed
     #[arg(long)]
     until_stdin_closes: bool,
-    /// Delete sessions with their archive when they were not used for this long: 90d, 2w, 12h [default: never]
+    /// Delete sessions with their turns when they were not used for this long: 90d, 2w, 12h [default: never]
     #[arg(long, value_name = "AGE", env = "TRUNKLINE_RETENTION", value_parser = age)]
     retention: Option<Duration>,
+    /// Delete the oldest runs beyond this number, except those that a session or a kept worktree needs [default: never]
+    #[arg(long, value_name = "N", env = "TRUNKLINE_RETENTION_RUNS")]
+    retention_runs: Option<u64>,
+    /// Delete the oldest runs, as --retention-runs does, when the run log is larger than this [default: never]
+    #[arg(long, value_name = "MIB", env = "TRUNKLINE_RETENTION_SIZE")]
+    retention_size: Option<u64>,
 }
 
 /// File descriptors of a run: three pipes, two ends of its keeper's socket, and a few files of git.
@@ -155,6 +161,11 @@ fn rate(text: &str) -> Result<u32, String> {
 }
 
 impl ServeArgs {
+    fn retention(&self) -> Retention {
+        let bytes = self.retention_size.map(|mib| mib << 20);
+        Retention { age: self.retention, limits: LogLimits { runs: self.retention_runs, bytes } }
+    }
+
     pub(crate) fn run(self) -> Result<ExitCode> {
         let loaded = LoadedConfig::new(&self.engine_args)?;
         match (loaded.sandbox, Landlock::here()) {
@@ -229,9 +240,10 @@ impl ServeArgs {
                 drain_detached(&engine, &stop, self.drain)
             );
         };
+        let retention = self.retention();
         tokio::select! {
             () = served => {}
-            () = background(&loaded, &engine, changes, self.retention.map(|age| (age, store))) => {}
+            () = background(&loaded, &engine, changes, &retention, &store) => {}
             () = stop_on(&mut signals, [closed, terminal_closed], &stop, &manager) => {}
             () = manager.feed_watchdog() => {}
             () = metrics(metrics_listener, &engine) => {}
@@ -374,14 +386,11 @@ async fn background(
     loaded: &LoadedConfig,
     engine: &Engine,
     changes: ConfigWatch,
-    retention: Option<(Duration, Store)>,
+    retention: &Retention,
+    store: &Store,
 ) {
     let reloaded = changes.follow(&loaded.environment, engine);
-    let retained = async {
-        if let Some((age, store)) = retention {
-            retention::enforce(age, &store, &loaded.state).await;
-        }
-    };
+    let retained = retention.enforce(store, &loaded.state);
     tokio::join!(engine.keep_sweeping(), engine.give_back_memory(), reloaded, retained);
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use trunkline_engine::same_folder;
-use trunkline_store::{DATABASE_FILE, Pruned, SessionFilter, SessionRow, Store};
+use trunkline_store::{DATABASE_FILE, LOG_FOLDER, Pruned, SessionFilter, SessionRow, Store};
 
 use super::columns::{aligned, short_name};
 use super::retention;
@@ -113,8 +113,9 @@ impl SavedState {
         let environment = Environment::read().context("cannot read the current folder")?;
         let state = engine_args.state_folder(&environment);
         let path = state.join(DATABASE_FILE);
-        // Reading does not create a database.
-        let store = if path.exists() { Some(Store::open(&path).await?) } else { None };
+        // Reading does not create a database, but the log is indexed if the database was deleted.
+        let exists = path.exists() || state.join(LOG_FOLDER).exists();
+        let store = if exists { Some(Store::open(&path).await?) } else { None };
         Ok(Self { store, environment, state })
     }
 

@@ -2,18 +2,17 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-use tokio_util::sync::CancellationToken;
-use trunkline_core::event::{Event, Usage};
-use trunkline_core::failure::Category;
+use trunkline_core::event::{Answer, Event, Finish, Usage};
+use trunkline_core::failure::{Category, Failure};
 use trunkline_store::{
-    ArchiveRecord, ClientId, DATABASE_FILE, NewSession, RunOutcome, SessionKey, Store, Surface, Time, TurnBegun,
-    TurnEnded,
+    ClientId, DATABASE_FILE, Durability, LogRecord, LogWriter, NewSession, Purpose, RunAccepted, RunEnded, RunLogEntry,
+    RunOutcome, SessionKey, Store, Surface, Time, log_line,
 };
 
 use crate::observe::until;
@@ -23,13 +22,15 @@ use crate::test_gateway::TestGateway;
 struct ArchiveWriter {
     runtime: Runtime,
     store: Store,
+    state: PathBuf,
 }
 
 impl ArchiveWriter {
     fn new(gateway: &TestGateway) -> Self {
         let runtime = Runtime::new().unwrap();
-        let store = runtime.block_on(Store::open(&gateway.path("state").join(DATABASE_FILE))).unwrap();
-        Self { runtime, store }
+        let state = gateway.path("state");
+        let store = runtime.block_on(Store::open(&state.join(DATABASE_FILE))).unwrap();
+        Self { runtime, store, state }
     }
 
     fn session(&self, repo: &Path, model: &str, begins: &str) -> SessionKey {
@@ -50,39 +51,48 @@ impl ArchiveWriter {
         events: &[Event],
         end: Option<(RunOutcome, &str)>,
     ) {
-        let begun = TurnBegun {
-            run: run.into(),
-            session: session.cloned(),
+        let accepted = RunAccepted {
+            at: Time::now(),
             owner: ClientId::local(),
             surface: Surface::Repl,
             place: "/".into(),
             model: "m".into(),
             prompt: prompt.into(),
-            time: Time::now(),
-            gateway: String::new(),
-            detached: false,
+            session: session.cloned(),
+            ..RunAccepted::default()
         };
-        let ended = end.map(|(outcome, answer)| TurnEnded {
-            run: run.into(),
-            provider: "codex".into(),
-            outcome,
-            answer: answer.into(),
-            usage: Usage { input_tokens: 330, output_tokens: 64, ..Usage::default() },
-            duration: Duration::from_millis(1250),
-            session: None,
-            time: Time::now(),
-            attempts: 1,
-            log: None,
-        });
-        let (writer, writer_task) = self.store.writer();
-        let events = events.iter().zip(0..).map(|(event, sequence)| {
-            let (run, event) = (run.to_owned(), event.clone());
-            ArchiveRecord::Event { run, sequence, event }
-        });
-        let records = [ArchiveRecord::Begun(begun)].into_iter().chain(events).chain(ended.map(ArchiveRecord::Ended));
-        records.for_each(|record| writer.try_send(record).unwrap());
-        drop(writer);
-        assert_eq!(self.runtime.block_on(writer_task.run(CancellationToken::new())).lost, 0);
+        let entry = |(event, seq): (&Event, u64)| {
+            LogRecord::Event(Box::new(RunLogEntry { seq, at: 0, by: None, event: event.clone() }))
+        };
+        let mut records = vec![LogRecord::Accepted(accepted.clone().into())];
+        records.extend(events.iter().zip(0..).map(entry));
+        if let Some((outcome, answer)) = end {
+            let usage = Usage { input_tokens: 330, output_tokens: 64, ..Usage::default() };
+            let last = match outcome {
+                RunOutcome::Ok => Event::Finished(Answer::new(answer, usage, Finish::Stop)),
+                RunOutcome::Failed(category) => Event::Failed(Failure::new(category, answer)),
+            };
+            records.push(entry((&last, events.len() as u64)));
+            records.push(LogRecord::Ended(Box::new(RunEnded {
+                at: Time::now(),
+                provider: "codex".into(),
+                outcome,
+                message: matches!(outcome, RunOutcome::Failed(_)).then(|| answer.to_owned()),
+                interrupted: false,
+                usage,
+                duration: Duration::from_millis(1250),
+                session: None,
+                attempts: 1,
+                log: None,
+                key_released: false,
+            })));
+        }
+        let mut lines = Vec::new();
+        records.iter().for_each(|record| log_line(&mut lines, run, record));
+        let log = LogWriter::new(&self.state, Durability::Process);
+        log.append(&lines, Purpose::Accept, |_| {}).unwrap();
+        drop(log);
+        self.runtime.block_on(self.store.catch_up(None)).unwrap();
     }
 }
 

@@ -53,8 +53,7 @@ fn runs(gateway: &TestGateway) -> Vec<Value> {
 
 /// The log of the only run, from disk.
 fn run_log(gateway: &TestGateway) -> String {
-    let folders = fs::read_dir(gateway.path("state/runs")).unwrap().map(|folder| folder.unwrap().path());
-    let logs = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten().map(|log| log.unwrap().path());
+    let logs = fs::read_dir(gateway.path("state/log")).unwrap().map(|log| log.unwrap().path());
     logs.filter_map(|log| fs::read_to_string(log).ok()).collect()
 }
 
