@@ -1,12 +1,14 @@
 //! Fake CLI that speaks codex's format and costs almost nothing, for measuring and testing the gateway around it.
 //!
 //! `FAKE_AGENT` selects the mode: `noop` answers at once; `stream` prints 50 messages, 20 ms apart, each with its time of
-//! printing; `hang` stops responding after its first message; `flood` prints 10 MB; `work` executes the task in its prompt.
+//! printing; `hang` stops responding after its first message; `flood` prints 10 MB; `work` executes the task in its prompt;
+//! `sessions` speaks Claude Code's format instead, and keeps conversations.
 //! Started as `app-server`, it stays alive and answers every turn at once. Started with a command of the provider protocol,
 //! it answers in that format, at once.
 
 mod fake_live;
 mod fake_provider;
+mod fake_sessions;
 mod fake_work;
 
 use std::io::{Write, stdout};
@@ -24,6 +26,9 @@ fn main() {
     };
     if fake_live::is_app_server() {
         return fake_live::serve(&mut line);
+    }
+    if mode.as_deref() == Some("sessions") {
+        return fake_sessions::answer(&mut line);
     }
     if fake_provider::answer_command(&mut line) {
         return;

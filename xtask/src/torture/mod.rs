@@ -3,9 +3,13 @@
 //! A round sends requests of every kind, injects one or two faults while they run, and then checks processes, worktrees,
 //! events, changes and the database. A seed determines the requests and faults, so a round with findings can be repeated;
 //! the timing depends on the machine.
+//!
+//! With `--kill-at-answer` the rounds are others: see [`kill_at_answer`].
 
 mod check;
 mod fault;
+mod gateway;
+mod kill_at_answer;
 mod load;
 mod processes;
 mod table;
@@ -18,6 +22,7 @@ use clap::Args;
 use fastrand::Rng;
 
 use fault::TortureFault;
+use kill_at_answer::{AnswerKind, KillAtAnswer};
 use load::TortureLoad;
 use table::{TortureRound, TortureTable};
 use world::TortureWorld;
@@ -25,7 +30,9 @@ use world::TortureWorld;
 const EXAMPLES: &str = "\
 Examples:
   cargo xtask torture                           50 rounds, at most about 5 minutes
-  cargo xtask torture --seed 4711 --rounds 3    Repeat the first rounds of an earlier run";
+  cargo xtask torture --seed 4711 --rounds 3    Repeat the first rounds of an earlier run
+  cargo xtask torture --kill-at-answer 500      Kill the gateway around the last byte of 500 answers
+  cargo xtask torture --kill-at-answer 100 --only key --delete-index";
 
 /// Inject faults into a gateway under load and check that nothing leaks or is lost
 ///
@@ -36,6 +43,10 @@ Examples:
 ///
 /// The seed determines clients and faults, so a round can be repeated; the timing is up to the machine. The full disk needs
 /// root.
+///
+/// With --kill-at-answer, each round kills a gateway with SIGKILL from 5 ms before to 20 ms after its client has read the
+/// last byte of an answer, starts it again on the same state folder, and checks the rows and logs of the runs, the session,
+/// the idempotency key and which conversations the CLI was asked to resume.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct TortureArgs {
@@ -51,11 +62,23 @@ pub(crate) struct TortureArgs {
     /// Number of concurrent requests in a round
     #[arg(long, default_value_t = 12)]
     requests: usize,
+    /// Instead: kill a gateway around the last byte of an answer, this many times
+    #[arg(long, value_name = "ROUNDS", conflicts_with_all = ["rounds", "seconds", "requests"])]
+    kill_at_answer: Option<u32>,
+    /// Delete the database before each restart: nothing may depend on it
+    #[arg(long, requires = "kill_at_answer")]
+    delete_index: bool,
+    /// Only answers of this kind
+    #[arg(long, value_name = "KIND", requires = "kill_at_answer")]
+    only: Option<AnswerKind>,
 }
 
 impl TortureArgs {
     pub(crate) fn run(self) -> Result<()> {
         let seed = self.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
+        if let Some(rounds) = self.kill_at_answer {
+            return KillAtAnswer { rounds, seed, delete_index: self.delete_index, only: self.only }.run();
+        }
         let mut world = TortureWorld::new()?;
         let deadline = Instant::now() + Duration::from_secs(self.seconds);
         println!("seed {seed}: repeat these rounds with cargo xtask torture --seed {seed}");

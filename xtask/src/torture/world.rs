@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -13,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::processes;
+use super::{gateway, processes};
 use crate::test::{build, command};
 
 /// Size of the file system for worktrees: small, so that it is full quickly.
@@ -100,9 +99,8 @@ impl TortureWorld {
     /// Starts the gateway, with a limit of open files if there is one.
     pub(super) fn start(&mut self, files: Option<u32>) -> Result<()> {
         self.few_files = files.is_some();
-        let log = fs::OpenOptions::new().create(true).append(true).open(self.path("gateway.log"))?;
         let binary = self.path("bin/trunkline");
-        let mut gateway = match files {
+        let program = match files {
             None => command(&binary.to_string_lossy()),
             Some(files) => {
                 let mut prlimit = command("prlimit");
@@ -110,32 +108,9 @@ impl TortureWorld {
                 prlimit
             }
         };
-        let mut gateway = gateway
-            .args(["serve", "--port", "0", "--max-runs", "8", "--grace", "300ms", "--drain", "2s"])
-            .arg("--config")
-            .arg(self.folder.path())
-            .arg("--state")
-            .arg(self.path("state"))
-            .arg("--worktrees")
-            .arg(self.path("worktrees"))
-            .env_clear()
-            .env("HOME", self.path("home"))
-            .env("PATH", "/usr/bin:/bin")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .context("cannot start the gateway")?;
-        let mut line = String::new();
-        BufReader::new(gateway.stdout.take().expect("stdout is piped")).read_line(&mut line)?;
-        let address = line.trim().strip_prefix("listening on http://");
-        self.address = match address {
-            Some(address) => address.parse()?,
-            None => {
-                let _ = gateway.wait();
-                bail!("the gateway did not start: {line:?}; see {}", self.keep_log().display());
-            }
-        };
+        let started = gateway::start(program, self.folder.path(), &[]);
+        let (gateway, address) = started.with_context(|| format!("see {}", self.keep_log().display()))?;
+        self.address = address;
         self.gateway = Some(gateway);
         Ok(())
     }
