@@ -22,6 +22,8 @@ const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct SentTurn {
     pub(super) request: TurnRequest,
     pub(super) received: Received,
+    /// The CLI's own id of the conversation, as the fake agent had recorded it before the restart.
+    pub(super) native: Option<String>,
 }
 
 impl SentTurn {
@@ -109,8 +111,8 @@ fn resume(world: &AnswerWorld<'_>, kind: AnswerKind, turns: &[SentTurn]) -> Vec<
         return vec![AnswerFindingKind::LostSession.finding("a complete answer names no session")];
     };
     // No start for a complete answer is a finding of its own.
-    let Some(start) = world.starts(&last.request.work).pop() else { return Vec::new() };
-    let conversation = KnownConversation { session: session.clone(), native: start.native };
+    let Some(native) = last.native.clone() else { return Vec::new() };
+    let conversation = KnownConversation { session: session.clone(), native };
     let mut next = TurnRequest::at_once(&format!("{}-next", last.request.work));
     if kind == AnswerKind::History {
         let answer = serde_json::json!({"role": "assistant", "content": last.received.text});

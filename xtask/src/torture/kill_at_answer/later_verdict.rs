@@ -5,6 +5,9 @@ use super::received::Received;
 use super::run_verdict::{ClientKnowledge, RunAfterRestart};
 use super::world::AgentStart;
 
+/// Length of an error in a finding.
+const MAX_ERROR_CHARS: usize = 150;
+
 /// Judges a request that was repeated with its idempotency key. `runs` are its runs before that, `starts` all starts of the
 /// fake agent for it, before and after.
 pub(super) fn judge_repetition(
@@ -113,7 +116,7 @@ fn describe(reply: &Received) -> String {
     words.extend(run.as_ref().map(|run| format!("run {run}")));
     words.extend((!resumption.is_null()).then(|| format!("session {resumption}")));
     words.extend(text.as_ref().map(|text| format!("text {text:?}")));
-    words.extend((!error.is_empty()).then(|| error.clone()));
+    words.extend((!error.is_empty()).then(|| error.chars().take(MAX_ERROR_CHARS).collect()));
     words.join(", ")
 }
 

@@ -1,5 +1,6 @@
 //! Plan of a round: the request and the instant of the kill. The seed of the round determines it.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -100,8 +101,9 @@ impl RoundPlan {
         let drawn = rng.choice(AnswerKind::value_variants()).copied().unwrap_or(AnswerKind::Whole);
         let kind = only.unwrap_or(drawn);
         let form = kind.form(&mut rng);
-        // A 202 comes at once: some of its runs end before the kill, some do not.
-        let delay = if form == AnswerForm::Accepted { rng.u64(1..60) } else { rng.u64(60..100) };
+        // Long enough for the CLI to start on a busy machine: the end of the answer is predicted from this delay. But a 202
+        // comes at once: some of its runs end before the kill, some do not.
+        let delay = if form == AnswerForm::Accepted { rng.u64(1..60) } else { rng.u64(150..250) };
         Self {
             seed,
             kind,
@@ -115,21 +117,29 @@ impl RoundPlan {
 }
 
 /// Estimate of the time by which the last byte follows its cause: the end of the CLI's answer, or for a 202 the request.
-/// A running mean for each form of answer.
+/// The median of the latest measurements of each form, because a busy machine makes some of them long.
 #[derive(Debug, Clone, Default)]
-pub(super) struct LagEstimate(std::collections::BTreeMap<AnswerForm, Duration>);
+pub(super) struct LagEstimate(BTreeMap<AnswerForm, VecDeque<Duration>>);
 
 impl LagEstimate {
     /// Estimate before anything was measured.
     const DEFAULT: Duration = Duration::from_millis(4);
 
+    /// Number of measurements that count.
+    const MEASUREMENTS: usize = 5;
+
     pub(super) fn get(&self, form: AnswerForm) -> Duration {
-        self.0.get(&form).copied().unwrap_or(Self::DEFAULT)
+        let mut measured: Vec<Duration> = self.0.get(&form).into_iter().flatten().copied().collect();
+        measured.sort();
+        measured.get(measured.len() / 2).copied().unwrap_or(Self::DEFAULT)
     }
 
     pub(super) fn add(&mut self, form: AnswerForm, measured: Duration) {
-        let mean = self.0.get(&form).map_or(measured, |mean| (*mean * 3 + measured) / 4);
-        self.0.insert(form, mean);
+        let latest = self.0.entry(form).or_default();
+        latest.push_back(measured);
+        if latest.len() > Self::MEASUREMENTS {
+            latest.pop_front();
+        }
     }
 }
 
@@ -174,12 +184,13 @@ mod tests {
     }
 
     #[test]
-    fn lag_follows_the_measured_values_of_its_form() {
+    fn lag_is_the_median_of_the_latest_measurements_of_its_form() {
         let mut lag = LagEstimate::default();
         assert_eq!(lag.get(AnswerForm::Whole), LagEstimate::DEFAULT);
-        lag.add(AnswerForm::Whole, Duration::from_millis(10));
-        lag.add(AnswerForm::Whole, Duration::from_millis(2));
-        assert_eq!(lag.get(AnswerForm::Whole), Duration::from_millis(8));
+        for (millis, median) in [(9, 9), (2, 9), (3, 3), (70, 9), (4, 4), (2, 3), (2, 3), (2, 2)] {
+            lag.add(AnswerForm::Whole, Duration::from_millis(millis));
+            assert_eq!(lag.get(AnswerForm::Whole), Duration::from_millis(median));
+        }
         assert_eq!(lag.get(AnswerForm::Stream), LagEstimate::DEFAULT);
     }
 }

@@ -1,5 +1,6 @@
 //! Environment of a round: a gateway with a state folder and a home of its own, and a fake agent that keeps sessions.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use serde_json::json;
@@ -119,17 +120,13 @@ impl<'a> AnswerWorld<'a> {
         copy_folder(&self.path("state"), &self.path("state-at-kill")).context("cannot copy the state folder")
     }
 
-    /// Deletes the database and returns the names of the deleted files.
-    pub(super) fn delete_index(&self) -> Result<Vec<String>> {
-        let mut deleted = Vec::new();
-        for file in fs::read_dir(self.path("state"))?.flatten() {
-            let name = file.file_name().to_string_lossy().into_owned();
-            if INDEX_ENDINGS.iter().any(|ending| name.ends_with(ending)) {
-                fs::remove_file(file.path())?;
-                deleted.push(name);
-            }
-        }
-        Ok(deleted)
+    /// Deletes the database. Fails if there is none, because the round would then check nothing.
+    pub(super) fn delete_index(&self) -> Result<()> {
+        let files = fs::read_dir(self.path("state"))?.flatten().map(|file| file.path());
+        let index: Vec<PathBuf> = files.filter(|path| is_index(path)).collect();
+        ensure!(!index.is_empty(), "there is no database in {} to delete", self.path("state").display());
+        index.iter().try_for_each(fs::remove_file)?;
+        Ok(())
     }
 
     /// The starts of the fake agent for a work, in order.
@@ -153,6 +150,12 @@ impl Drop for AnswerWorld<'_> {
         // The process has ended, or ends at once.
         let _ = self.wait();
     }
+}
+
+fn is_index(path: &Path) -> bool {
+    path.file_name()
+        .and_then(OsStr::to_str)
+        .is_some_and(|name| INDEX_ENDINGS.iter().any(|ending| name.ends_with(ending)))
 }
 
 /// Parses the lines of `starts.jsonl`. The last one may be cut off.
@@ -185,6 +188,13 @@ mod tests {
         let starts = parse_starts(&format!("{line}\n{line}\n{{\"work\": \"w"));
         let start = AgentStart { work: "w".into(), resume: None, native: "n".into(), answer: "a".into(), alone: true };
         assert_eq!(starts, [start.clone(), start]);
+    }
+
+    #[test]
+    fn only_the_files_of_the_database_are_the_index() {
+        let names =
+            ["trunkline.db", "trunkline.db-wal", "trunkline.db-shm", "trunkline.db-lock", "totals.jsonl", "journal"];
+        assert_eq!(names.map(|name| is_index(Path::new(name))), [true, true, true, false, false, false]);
     }
 
     #[test]
