@@ -13,6 +13,8 @@ pub(super) struct AnswerFinding {
 pub(super) enum AnswerFindingKind {
     /// The row or the log of a run contradicts what its client received.
     WrongRow,
+    /// The row of a run contradicts its log, and the client had received too little to tell which one is right.
+    Contradiction,
     /// A session that a client got with a complete answer is not resumed.
     LostSession,
     /// One request was run twice.
@@ -24,12 +26,13 @@ pub(super) enum AnswerFindingKind {
 }
 
 impl AnswerFindingKind {
-    pub(super) const ALL: [Self; 5] =
-        [Self::WrongRow, Self::LostSession, Self::RanTwice, Self::IdConfused, Self::Broken];
+    pub(super) const ALL: [Self; 6] =
+        [Self::WrongRow, Self::Contradiction, Self::LostSession, Self::RanTwice, Self::IdConfused, Self::Broken];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::WrongRow => "wrong rows",
+            Self::Contradiction => "contradictions",
             Self::LostSession => "lost sessions",
             Self::RanTwice => "ran twice",
             Self::IdConfused => "ids confused",

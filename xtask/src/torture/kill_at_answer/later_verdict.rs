@@ -47,7 +47,7 @@ pub(super) fn judge_repetition(
         findings.push(AnswerFindingKind::WrongRow.finding(format!("the repeated request has no answer: {reply}")));
     } else if interrupted && !client.complete && repeated.is_complete() {
         let what = format!("the run of the key was interrupted, and the repeated request has an answer: {reply}");
-        findings.push(AnswerFindingKind::WrongRow.finding(what));
+        findings.push(AnswerFindingKind::Contradiction.finding(what));
     }
     let printed = before.checked_sub(1).and_then(|last| starts.1.get(last)).map(|start| &start.answer);
     let first = client.text.as_ref().or(printed);

@@ -6,7 +6,7 @@ use super::super::received::ReceivedEnd;
 use super::super::run_verdict::LogAfterRestart;
 use super::*;
 
-use AnswerFindingKind::{IdConfused, LostSession, RanTwice, WrongRow};
+use AnswerFindingKind::{Contradiction, IdConfused, LostSession, RanTwice, WrongRow};
 
 fn client(complete: bool) -> ClientKnowledge {
     let known = complete.then(|| "r".to_owned());
@@ -67,8 +67,9 @@ fn complete_answer_is_replayed_from_the_same_run_without_a_start() {
 fn interrupted_run_is_replayed_as_a_failure() {
     assert_eq!(repeated(false, &[run("interrupted")], 1, 0, &failure(Some("r"))), []);
     assert_eq!(repeated(false, &[run("interrupted")], 1, 1, &failure(Some("r"))), [RanTwice]);
-    assert_eq!(repeated(false, &[run("interrupted")], 1, 0, &answer("r")), [WrongRow]);
-    assert_eq!(repeated(false, &[run("interrupted")], 0, 1, &answer("q")), [RanTwice, RanTwice, WrongRow, WrongRow]);
+    assert_eq!(repeated(false, &[run("interrupted")], 1, 0, &answer("r")), [Contradiction]);
+    let again = repeated(false, &[run("interrupted")], 0, 1, &answer("q"));
+    assert_eq!(again, [RanTwice, RanTwice, Contradiction, WrongRow]);
 }
 
 #[test]

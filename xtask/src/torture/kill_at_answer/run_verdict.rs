@@ -90,13 +90,14 @@ pub(super) fn judge_runs(
     }
     for run in runs {
         let known = client.run.as_ref() == Some(&run.id);
-        let problem = if known && client.complete {
-            problem_of_answered(client, run, starts)
+        let (kind, problem) = if known && client.complete {
+            (AnswerFindingKind::WrongRow, problem_of_answered(client, run, starts))
+        } else if run.state.as_deref() == Some("interrupted") && matches!(run.log.end, LogEnd::Finished(_)) {
+            (AnswerFindingKind::Contradiction, Some(format!("interrupted, but the log ends as {:?}", run.log.end)))
         } else {
-            problem_of_unanswered(run, known, starts)
+            (AnswerFindingKind::WrongRow, problem_of_unanswered(run, known, starts))
         };
-        findings
-            .extend(problem.map(|problem| AnswerFindingKind::WrongRow.finding(format!("run {}: {problem}", run.id))));
+        findings.extend(problem.map(|problem| kind.finding(format!("run {}: {problem}", run.id))));
     }
     findings
 }

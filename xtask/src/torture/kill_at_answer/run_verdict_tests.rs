@@ -84,7 +84,6 @@ fn incomplete_answer_may_be_interrupted_or_finished_but_not_with_another_text() 
     for wrong in [
         run(Some("finished"), log(LogEnd::Finished("a".into()))),
         run(Some("finished"), log(LogEnd::Failed)),
-        run(Some("interrupted"), finished()),
         run(Some("interrupted"), log(LogEnd::Missing)),
         run(Some("running"), log(LogEnd::Missing)),
         run(Some("failed"), log(LogEnd::Failed)),
@@ -92,6 +91,12 @@ fn incomplete_answer_may_be_interrupted_or_finished_but_not_with_another_text() 
     ] {
         assert_eq!(kinds(&client(false), std::slice::from_ref(&wrong), &[start()]), WRONG, "{wrong:?}");
     }
+}
+
+#[test]
+fn interrupted_run_whose_log_has_an_answer_is_a_contradiction() {
+    let run = run(Some("interrupted"), finished());
+    assert_eq!(kinds(&client(false), &[run], &[start()]), [AnswerFindingKind::Contradiction]);
 }
 
 #[test]

@@ -122,14 +122,14 @@ impl AnswerTable {
 impl fmt::Display for AnswerTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<11} {:>6} {:>8} {:>8} {:>5}", "kind", "rounds", "complete", "accepted", "cut")?;
-        AnswerFindingKind::ALL.iter().try_for_each(|kind| write!(f, "  {:>13}", kind.name()))?;
+        AnswerFindingKind::ALL.iter().try_for_each(|kind| write!(f, "  {:>14}", kind.name()))?;
         writeln!(f)?;
         let total = self.total();
         let rows = self.by_kind.iter().map(|(kind, counts)| (kind.name(), counts));
         for (name, counts) in rows.chain([("total".to_owned(), &total)]) {
             let AnswerCounts { rounds, complete, accepted, cut, found, .. } = counts;
             write!(f, "{name:<11} {rounds:>6} {complete:>8} {accepted:>8} {cut:>5}")?;
-            found.iter().try_for_each(|count| write!(f, "  {count:>13}"))?;
+            found.iter().try_for_each(|count| write!(f, "  {count:>14}"))?;
             writeln!(f)?;
         }
         let found = AnswerFindingKind::ALL.iter().zip(total.found);
@@ -159,12 +159,7 @@ mod tests {
         }
         let text = table.to_string();
         assert_eq!(table.with_findings(), 2);
-        assert!(
-            text.ends_with(
-                "3 rounds killed at the answer, 2 wrong rows, 0 lost sessions, 0 ran twice, 0 ids confused, 0 broken"
-            ),
-            "{text}"
-        );
+        assert!(text.contains("3 rounds killed at the answer, 2 wrong rows, 0 contradictions, 0 lost"), "{text}");
         assert_eq!(text.lines().filter(|line| line.starts_with("stream ")).count(), 1, "{text}");
     }
 }
