@@ -257,7 +257,7 @@ impl Recorder {
         let last = match &written {
             Ok(()) => last,
             Err(error) => {
-                // The answer cannot be repeated, so the run has failed for everyone who asks for it later.
+                // The log cannot repeat the answer, so later queries report the run as failed.
                 let failure = not_recorded(error);
                 let record = RunEnded { log: Some(LogState::Incomplete), ..RunEnded::failed(&failure, took) };
                 self.update_row(&LogRecord::Ended(record.into()));

@@ -1,4 +1,4 @@
-//! What a client has received of a turn.
+//! Parts of a turn that a client has received.
 
 use std::net::TcpStream;
 use std::time::Instant;
@@ -32,7 +32,7 @@ pub(super) struct Received {
     pub(super) run: Option<String>,
     /// The gateway's id of the session.
     pub(super) session: Option<String>,
-    /// What the reply says about the session: `resumed`, `native` and so on.
+    /// Session data in the reply: `resumed`, `native` and so on.
     pub(super) resumption: Value,
     /// The text of the answer, if the reply has one.
     pub(super) text: Option<String>,

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::finding::{AnswerFinding, AnswerFindingKind};
 use super::world::AgentStart;
 
-/// What a client knew when the gateway was killed.
+/// Knowledge of a client when the gateway was killed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ClientKnowledge {
     /// The client has read the last byte of the answer.
