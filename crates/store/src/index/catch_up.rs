@@ -7,7 +7,9 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::log_rows::{IndexScope, LogRows, apply_late};
+use tokio::sync::mpsc;
+
+use super::log_rows::{IndexScope, LogFold, LogRows, apply_late};
 use crate::error::StoreError;
 use crate::log::{LogFolder, LogPosition, LogRecord, LogWriter, ProcessLife, ProcessSegments};
 use crate::run_index::count;
@@ -137,7 +139,7 @@ fn is_complete(folder: &LogFolder, process: &ProcessSegments, known: &LogPositio
     *last < known.segment || (*last == known.segment && length() <= known.offset)
 }
 
-/// Returns the end of the last complete line.
+/// Indexes one process. Returns the end of the last complete line.
 async fn index_process(
     store: &Store,
     folder: &LogFolder,
@@ -146,7 +148,26 @@ async fn index_process(
     scope: IndexScope,
     progress: &mut Progress,
 ) -> Result<LogPosition, StoreError> {
-    let mut rows = LogRows::new(scope);
+    // A thread of its own reads: it does not hold up the runtime, and reads on while a transaction is written.
+    let (read, mut batches) = mpsc::channel(1);
+    let (folder, process) = (folder.clone(), process.clone());
+    let reader = tokio::task::spawn_blocking(move || read_rows(&folder, &process, from, scope, &read));
+    while let Some(rows) = batches.recv().await {
+        progress.write(store, rows).await?;
+    }
+    reader.await.map_err(io::Error::other).flatten().map_err(StoreError::Log)
+}
+
+/// Reads the rows of a process in batches. Returns the end of the last complete line.
+fn read_rows(
+    folder: &LogFolder,
+    process: &ProcessSegments,
+    from: LogPosition,
+    scope: IndexScope,
+    batches: &mpsc::Sender<LogRows>,
+) -> io::Result<LogPosition> {
+    let stopped = |_| io::Error::new(ErrorKind::BrokenPipe, "the rows cannot be written");
+    let mut fold = LogFold::new(scope);
     let mut end = from;
     let first = end.segment;
     for &number in process.segments.iter().filter(|number| **number >= first) {
@@ -156,32 +177,30 @@ async fn index_process(
         let mut reader = match folder.open_segment(&process.process, number, end.offset) {
             // Retention may have removed it.
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            opened => opened.map_err(StoreError::Log)?,
+            opened => opened?,
         };
-        while let Some((offset, line)) = reader.next().map_err(StoreError::Log)? {
+        while let Some((offset, line)) = reader.next()? {
             if !line.is_event()
                 && let Ok(record) = serde_json::from_slice(line.record)
             {
-                rows.add(line.run, record, LogPosition { offset, ..end.clone() });
+                fold.add(line.run, record, LogPosition { offset, ..end.clone() });
             }
-            if rows.ended.len() >= BATCH_ROWS {
+            if fold.len() >= BATCH_ROWS {
                 // Open runs stay in memory, so the position in the database must not pass their first records.
-                progress.write(store, &mut rows, None).await?;
+                batches.blocking_send(fold.take()).map_err(stopped)?;
             }
         }
         end.offset = reader.offset();
     }
-    rows.close();
-    progress.write(store, &mut rows, (scope == IndexScope::Everything).then_some(&end)).await?;
+    batches.blocking_send(fold.finish(&end)).map_err(stopped)?;
     Ok(end)
 }
 
 impl Progress {
-    async fn write(&mut self, store: &Store, rows: &mut LogRows, end: Option<&LogPosition>) -> Result<(), StoreError> {
-        let (runs, late) = (rows.ended.len() as u64, rows.late.clone());
-        rows.write(store, end).await?;
-        self.runs += runs;
-        self.late.extend(late);
+    async fn write(&mut self, store: &Store, rows: LogRows) -> Result<(), StoreError> {
+        rows.write(store).await?;
+        self.runs += rows.ended.len() as u64;
+        self.late.extend(rows.late);
         if self.runs >= self.reported + PROGRESS_RUNS {
             self.reported = self.runs;
             tracing::info!(runs = self.runs, "indexing the log");

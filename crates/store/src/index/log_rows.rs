@@ -21,11 +21,18 @@ pub(super) enum IndexScope {
     Living,
 }
 
-/// Rows from a part of the log.
+/// Folds a part of the log into rows.
 #[derive(Debug, Default)]
-pub(super) struct LogRows {
+pub(super) struct LogFold {
     /// Runs that have not ended in this part.
     open: HashMap<String, RunRow>,
+    rows: LogRows,
+    scope: IndexScope,
+}
+
+/// Rows from a part of the log, for one transaction.
+#[derive(Debug, Default)]
+pub(super) struct LogRows {
     pub(super) ended: Vec<RunRow>,
     keys: HashMap<String, KeyRow>,
     released: Vec<String>,
@@ -35,9 +42,11 @@ pub(super) struct LogRows {
     /// Sessions in which a turn started, with its client, if that is known, and its time.
     taken: HashMap<SessionKey, (Option<ClientId>, Time)>,
     scope: IndexScope,
+    /// The position up to which the log is indexed with these rows. None if rows of open runs are missing.
+    pub(super) end: Option<LogPosition>,
 }
 
-impl LogRows {
+impl LogFold {
     pub(super) fn new(scope: IndexScope) -> Self {
         Self { scope, ..Self::default() }
     }
@@ -47,92 +56,101 @@ impl LogRows {
             LogRecord::Event(_) => {}
             LogRecord::Accepted(accepted) => {
                 if let Some(session) = &accepted.session {
-                    self.taken.insert(session.clone(), (Some(accepted.owner.clone()), accepted.at));
+                    self.rows.taken.insert(session.clone(), (Some(accepted.owner.clone()), accepted.at));
                 }
                 if let Some(claim) = accepted.key {
                     let (owner, run) = (accepted.owner.clone(), run.to_owned());
-                    self.keys.insert(run.clone(), KeyRow { owner, claim, run, created: accepted.at });
+                    self.rows.keys.insert(run.clone(), KeyRow { owner, claim, run, created: accepted.at });
                 }
                 self.open.insert(run.to_owned(), RunRow::accepted(run, accepted, position));
             }
             LogRecord::Session(state) => {
                 let mut state = (**state).clone();
-                if let Some(earlier) = self.sessions.get(&state.session.id)
+                if let Some(earlier) = self.rows.sessions.get(&state.session.id)
                     && !state.follow(earlier)
                 {
                     return;
                 }
-                self.taken.remove(&state.session.id);
-                self.sessions.insert(state.session.id.clone(), state);
+                self.rows.taken.remove(&state.session.id);
+                self.rows.sessions.insert(state.session.id.clone(), state);
             }
             LogRecord::Ended(ended) => {
                 if ended.key_released {
-                    self.keys.remove(run);
-                    self.released.push(run.to_owned());
+                    self.rows.keys.remove(run);
+                    self.rows.released.push(run.to_owned());
                 }
                 match self.open.remove(run) {
                     Some(mut row) => {
                         row.apply(&record);
-                        self.ended.push(row);
+                        self.rows.ended.push(row);
                     }
-                    None => self.late.push((run.to_owned(), record)),
+                    None => self.rows.late.push((run.to_owned(), record)),
                 }
             }
             LogRecord::Started(_) | LogRecord::Continued(_) | LogRecord::Workspace(_) => {
                 if let LogRecord::Continued(continued) = &record {
                     let owner = self.open.get(run).map(|row| row.owner.clone());
-                    self.taken.insert(continued.session.clone(), (owner, continued.at));
+                    self.rows.taken.insert(continued.session.clone(), (owner, continued.at));
                 }
                 match self.open.get_mut(run) {
                     Some(row) => row.apply(&record),
-                    None => self.late.push((run.to_owned(), record)),
+                    None => self.rows.late.push((run.to_owned(), record)),
                 }
             }
         }
     }
 
-    /// Treats the runs that have not ended as rows as they are.
-    pub(super) fn close(&mut self) {
-        self.ended.extend(self.open.drain().map(|(_, row)| row));
+    /// Number of rows that wait to be taken.
+    pub(super) fn len(&self) -> usize {
+        self.rows.ended.len()
     }
 
-    /// Writes all rows except those of open runs, and the position up to which the log is indexed, in one transaction.
-    pub(super) async fn write(&mut self, store: &Store, end: Option<&LogPosition>) -> Result<(), StoreError> {
-        if self.scope == IndexScope::Living {
-            let Self { open, ended, late, sessions, .. } = std::mem::take(self);
-            *self = Self { open, ended, late, sessions, scope: IndexScope::Living, ..Self::default() };
-            if self.ended.is_empty() && self.late.is_empty() && self.sessions.is_empty() {
-                return Ok(());
-            }
+    /// Returns the rows of all runs that have ended since the last call.
+    pub(super) fn take(&mut self) -> LogRows {
+        LogRows { scope: self.scope, ..std::mem::take(&mut self.rows) }
+    }
+
+    /// Returns the rest, with the rows of open runs as they are. `end` is the end of the log.
+    pub(super) fn finish(mut self, end: &LogPosition) -> LogRows {
+        self.rows.ended.extend(self.open.drain().map(|(_, row)| row));
+        LogRows { end: (self.scope == IndexScope::Everything).then(|| end.clone()), ..self.take() }
+    }
+}
+
+impl LogRows {
+    /// Writes all rows in one transaction.
+    pub(super) async fn write(&self, store: &Store) -> Result<(), StoreError> {
+        let is_whole = self.scope == IndexScope::Everything;
+        if !is_whole && self.ended.is_empty() && self.late.is_empty() && self.sessions.is_empty() {
+            return Ok(());
         }
         let mut transaction = store.transaction().await?;
         // A session refers to the one that it was forked from.
         let mut sessions: Vec<&SessionState> = self.sessions.values().collect();
         sessions.sort_by_key(|state| (state.session.created, &state.session.id));
         for state in sessions {
-            if upsert::session(&mut transaction, &state.session).await? && self.scope == IndexScope::Everything {
+            if upsert::session(&mut transaction, &state.session).await? && is_whole {
                 upsert::heads(&mut transaction, state, &state.heads).await?;
             }
         }
-        for (session, (owner, time)) in &self.taken {
-            upsert::forget_heads(&mut transaction, session, owner.as_ref(), Some(*time)).await?;
-        }
         upsert::runs(&mut transaction, &self.ended.iter().collect::<Vec<_>>()).await?;
-        // A released key may have been claimed again.
-        for run in &self.released {
-            upsert::release_key(&mut transaction, run).await?;
+        if is_whole {
+            for (session, (owner, time)) in &self.taken {
+                upsert::forget_heads(&mut transaction, session, owner.as_ref(), Some(*time)).await?;
+            }
+            // A released key may have been claimed again.
+            for run in &self.released {
+                upsert::release_key(&mut transaction, run).await?;
+            }
+            upsert::keys(&mut transaction, &self.keys.values().collect::<Vec<_>>()).await?;
         }
-        upsert::keys(&mut transaction, &self.keys.values().collect::<Vec<_>>()).await?;
         for (run, record) in &self.late {
             apply_late(&mut transaction, run, record).await?;
         }
-        if let Some(end) = end {
+        if let Some(end) = &self.end {
             upsert::indexed(&mut transaction, end).await?;
         }
-        transaction.commit().await?;
-        let open = std::mem::take(&mut self.open);
-        *self = Self { open, scope: self.scope, ..Self::default() };
-        Ok(())
+        transaction.commit().await
     }
 }
 

@@ -1,8 +1,9 @@
 //! Memory of the gateway after many turns, and the cost of many runs in its state folder.
 
+use std::io::ErrorKind;
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use super::ProfilePrograms;
 use super::calls::turns;
@@ -50,13 +51,42 @@ pub(super) async fn measure(programs: &ProfilePrograms, runs: usize) -> Result<V
     let few = programs.start_gateway().await?;
     turns(&mut few.client().await?, model, FEW_RUNS).await?;
     let both = alternating(&[(many.address, model), (few.address, model)], COMPARED_TURNS).await?;
-    many.stop().await?;
     few.stop().await?;
     let (with_many, with_few) = (both[0].median(), both[1].median());
     let what =
         format!("turn p50 with {runs} runs: {:.2} ms / with {FEW_RUNS}: {:.2} ms", with_many * 1e3, with_few * 1e3);
     lines.push(ProfileLine::informative(what, ProfileUnit::Times, with_many / with_few));
+    let rate = rebuild(programs, many, runs).await?;
+    lines.push(ProfileLine::new(
+        format!("runs per second when the index of {runs} runs is rebuilt"),
+        ProfileUnit::Count,
+        rate,
+        BenchThreshold::AtLeast(20_000.0),
+    ));
     Ok(lines)
+}
+
+/// Deletes the database of a gateway that has made `runs` runs. Returns the number of runs per second that its next start
+/// indexes, measured by the answer to a query that needs all of them.
+async fn rebuild(programs: &ProfilePrograms, gateway: BenchGateway, runs: usize) -> Result<f64> {
+    let folder = gateway.shut_down().await?;
+    for suffix in ["", "-wal", "-shm"] {
+        let file = folder.path().join("state").join(format!("trunkline.db{suffix}"));
+        match std::fs::remove_file(&file) {
+            Err(error) if error.kind() == ErrorKind::NotFound && !suffix.is_empty() => {}
+            removed => removed.with_context(|| format!("cannot delete {}", file.display()))?,
+        }
+    }
+    let gateway = BenchGateway::start_in(folder, &GatewayCommand::new(&programs.gateway)).await?;
+    let mut client = gateway.client().await?;
+    let began = Instant::now();
+    let status = client.get("/v1/runs?limit=50").await?;
+    let took = began.elapsed().as_secs_f64();
+    gateway.stop().await?;
+    if status != 200 {
+        bail!("GET /v1/runs while the index is rebuilt: status {status}");
+    }
+    Ok(runs as f64 / took)
 }
 
 fn memory(what: &str, gateway: &BenchGateway, megabytes: f64) -> Result<ProfileLine> {
