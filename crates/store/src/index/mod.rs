@@ -6,7 +6,7 @@
 //! ```
 //!
 //! - [`IndexFeed`] holds the rows that the database does not have yet. Queries of this process read them first.
-//! - [`IndexTask`] writes them, at most once in 50 ms, together with the position in the log up to which everything is
+//! - [`IndexTask`] writes them, at most once in 200 ms, together with the position in the log up to which everything is
 //!   indexed.
 //! - `catch_up` indexes what a killed process left behind that position. A new database has no positions, so it is filled
 //!   from the whole log.

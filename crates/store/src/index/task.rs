@@ -25,7 +25,7 @@ use crate::session_state::SessionKey;
 use crate::store::Store;
 
 /// Time after the first new row in which others are added to its transaction, unless a caller waits for it.
-const COMMIT_INTERVAL: Duration = Duration::from_millis(50);
+const COMMIT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Limit of the rows that wait while the database cannot be written. Beyond it, rows of ended runs are dropped.
 const MAX_PENDING_RUNS: usize = 4096;

@@ -9,15 +9,15 @@ use trunkline_store::{DATABASE_FILE, HeadCondition, RunFilter, RunState, StoreEr
 use crate::fixture::{TestProcess, accepted, end, state};
 
 /// Minimum time between two transactions.
-const INTERVAL: Duration = Duration::from_millis(50);
+const INTERVAL: Duration = Duration::from_millis(200);
 
 #[tokio::test]
-async fn index_is_written_at_most_once_in_50_ms() {
+async fn index_is_written_at_most_once_in_200_ms() {
     let folder = tempfile::tempdir().unwrap();
     let process = TestProcess::start(folder.path()).await;
     let begun = Instant::now();
     let mut runs: usize = 0;
-    while begun.elapsed() < 6 * INTERVAL {
+    while process.feed.transactions() < 3 {
         let run = format!("{runs:06}");
         process.write(&run, accepted(&run, None));
         process.write(&run, end());
@@ -25,7 +25,6 @@ async fn index_is_written_at_most_once_in_50_ms() {
         tokio::task::yield_now().await;
     }
     let (transactions, elapsed) = (process.feed.transactions(), begun.elapsed());
-    assert!(transactions >= 1);
     let most = elapsed.as_millis() / INTERVAL.as_millis() + 1;
     assert!(u128::from(transactions) <= most, "{transactions} transactions in {elapsed:?} for {runs} runs");
     let store = process.end().await;

@@ -26,7 +26,7 @@ pub(super) struct TurnCalls {
     pub(super) by_name: Vec<(String, f64)>,
     /// Calls between the request and the end of the answer, median. The load of the machine affects it least.
     pub(super) calls_before: f64,
-    /// Writes to files below the state folder in the same time, median.
+    /// Writes to files below the state folder in the same time, without those to the index, median.
     pub(super) writes_before: f64,
     /// The same after the answer, mean: several turns may share them.
     pub(super) writes_after: f64,

@@ -29,9 +29,9 @@ pub(super) struct TracedTurn {
 pub(super) struct TurnCounts {
     /// System calls from the request to the end of the answer.
     pub(super) calls_before: usize,
-    /// Writes to files in the same time.
+    /// Writes to files in the same time, without those to the index.
     pub(super) writes_before: usize,
-    /// Writes to files between the end of the answer and the next request.
+    /// Writes to all files between the end of the answer and the next request.
     pub(super) writes_after: usize,
 }
 
@@ -71,14 +71,14 @@ impl TracedTurn {
         let is_call = |line: &&&str| {
             matches!(parse(line).map(|line| line.step), Some(TraceStep::Call { .. } | TraceStep::Unfinished { .. }))
         };
-        let writes = |lines: &[&str]| {
-            let below = |step: TurnStep<'_>| matches!(step, TurnStep::Write(path) if is_below(path, folder));
-            turn_steps(lines).into_iter().filter(|(_, step)| below(*step)).count()
+        let writes = |lines: &[&str], is_counted: fn(&str) -> bool| {
+            let counts = |step: TurnStep<'_>| matches!(step, TurnStep::Write(path) if is_below(path, folder) && is_counted(path));
+            turn_steps(lines).into_iter().filter(|(_, step)| counts(*step)).count()
         };
         TurnCounts {
             calls_before: before.iter().filter(is_call).count(),
-            writes_before: writes(before),
-            writes_after: writes(after),
+            writes_before: writes(before, |path| !is_index(path)),
+            writes_after: writes(after, |_| true),
         }
     }
 
@@ -144,21 +144,28 @@ fn is_below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }
 
+/// Whether a file belongs to the index. One thread writes it for all turns, and no answer waits for it.
+fn is_index(path: &str) -> bool {
+    path.rsplit('/').next().is_some_and(|name| name.starts_with("trunkline.db"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Two turns: three writes before the first answer, one of them elsewhere; one after it; none in the second.
-    const TRACE: [&str; 14] = [
+    /// Two turns: four writes before the first answer, one of them elsewhere, and one to the index; one after it; none in
+    /// the second.
+    const TRACE: [&str; 15] = [
         r#"1 recvfrom(9<TCP:[127.0.0.1:80->127.0.0.1:4000]>, "POST"..., 8192, 0, NULL, NULL) = 154"#,
         r#"1 recvfrom(9<TCP:[127.0.0.1:80->127.0.0.1:4000]>, 0x7f, 8192, 0, NULL, NULL) = -1 EAGAIN (…)"#,
-        r#"2 pwrite64(5</s/state/index>, ""..., 4096, 0) = 4096"#,
+        r#"2 pwrite64(5</s/state/notes>, ""..., 4096, 0) = 4096"#,
+        r#"3 pwrite64(4</s/state/trunkline.db-wal>, ""..., 4096, 0) = 4096"#,
         r#"2 write(6</s/state/runs/1/log>, ""..., 40 <unfinished ...>"#,
         r#"1 write(7<anon_inode:[eventfd]>, ""..., 8) = 8"#,
         r#"2 <... write resumed>) = 40"#,
         r#"1 write(8</s/state-of-others>, ""..., 40) = 40"#,
         r#"1 writev(9<TCP:[127.0.0.1:80->127.0.0.1:4000]>, [{}], 2) = 300"#,
-        r#"2 pwrite64(5</s/state/index>, ""..., 4096, 0) = 4096"#,
+        r#"3 pwrite64(4</s/state/trunkline.db-wal>, ""..., 4096, 0) = 4096"#,
         r#"1 recvfrom(9<TCP:[127.0.0.1:80->127.0.0.1:4000]>,  <unfinished ...>"#,
         r#"2 futex(0x7f, FUTEX_WAKE_PRIVATE, 1) = 0"#,
         r#"1 <... recvfrom resumed>"POST"..., 8192, 0, NULL, NULL) = 154"#,
@@ -173,8 +180,8 @@ mod tests {
 
     #[test]
     fn writes_to_files_below_the_folder_are_counted_before_and_after_the_answer() {
-        assert_eq!(counts(&TRACE, "/s/state"), [[7, 2, 1], [3, 0, 0]]);
-        assert_eq!(counts(&TRACE, "/elsewhere"), [[7, 0, 0], [3, 0, 0]]);
+        assert_eq!(counts(&TRACE, "/s/state"), [[8, 2, 1], [3, 0, 0]]);
+        assert_eq!(counts(&TRACE, "/elsewhere"), [[8, 0, 0], [3, 0, 0]]);
     }
 
     #[test]
@@ -187,12 +194,12 @@ mod tests {
     #[test]
     fn turn_begins_with_its_request_and_ends_before_the_next() {
         let turns: Vec<_> = turns(&TRACE).into_iter().map(|turn| turn.lines(&TRACE)).collect();
-        assert_eq!(turns, [&TRACE[..9], &TRACE[9..]]);
+        assert_eq!(turns, [&TRACE[..10], &TRACE[10..]]);
     }
 
     #[test]
     fn answer_without_its_request_is_ignored() {
-        assert_eq!(counts(&TRACE[7..], "/s/state"), [[3, 0, 0]]);
-        assert_eq!(counts(&TRACE[12..], "/s/state"), Vec::<[usize; 3]>::new());
+        assert_eq!(counts(&TRACE[8..], "/s/state"), [[3, 0, 0]]);
+        assert_eq!(counts(&TRACE[13..], "/s/state"), Vec::<[usize; 3]>::new());
     }
 }
