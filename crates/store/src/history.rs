@@ -1,6 +1,6 @@
 //! Conversations: the texts and events of runs, read from the log.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -88,14 +88,14 @@ impl Store {
     /// Returns a run with its texts.
     pub async fn turn(&self, run: &str) -> Result<Option<TurnRow>, StoreError> {
         let Some(row) = self.run(run, None).await? else { return Ok(None) };
-        Ok(Some(self.texts(row)?.0))
+        Ok(Some(self.texts(row).await?.0))
     }
 
     /// Lists the events of a run in order, without the last one, which is its outcome. Consecutive deltas of a text are one
     /// event with the number of the first.
     pub async fn events(&self, run: &str, from: u64) -> Result<Vec<EventRow>, StoreError> {
         let Some(row) = self.run(run, None).await? else { return Ok(Vec::new()) };
-        let mut events = self.texts(row)?.1;
+        let mut events = self.texts(row).await?.1;
         events.retain(|event| event.sequence >= from);
         Ok(events)
     }
@@ -138,51 +138,56 @@ impl Store {
             let Some(end) = rows.last() else { return Ok(()) };
             last.clone_from(&end.id);
             for row in rows {
-                let (turn, events) = self.texts(row)?;
+                let (turn, events) = self.texts(row).await?;
                 each(turn, events)?;
             }
         }
     }
 
-    /// Reads the texts and events of a run.
-    fn texts(&self, row: RunRow) -> Result<(TurnRow, Vec<EventRow>), StoreError> {
-        let (mut prompt, mut answer, mut events) = (row.prompt.clone(), None, Vec::new());
-        let mut merger = DeltaMerger::default();
-        let mut log = self.run_log(&row);
-        while let Some(record) = log.as_mut().map_or(Ok(None), RunLogReader::next_record).map_err(StoreError::Log)? {
-            match record {
-                LogRecord::Accepted(accepted) => prompt = accepted.prompt,
-                LogRecord::Continued(continued) => prompt = continued.prompt,
-                LogRecord::Event(entry) if entry.event.is_end() => {
-                    answer = entry.event.end().and_then(Result::ok).map(|answer| answer.content);
-                }
-                LogRecord::Event(entry) => events.extend(merger.add(entry.seq, entry.event)),
-                LogRecord::Started(_) | LogRecord::Workspace(_) | LogRecord::Session(_) | LogRecord::Ended(_) => {}
-            }
-        }
-        events.extend(merger.end());
-        let events = events.into_iter().map(|NumberedEvent { sequence, event }| EventRow { sequence, event }).collect();
-        let outcome = row.outcome();
-        let answer = match outcome {
-            Some(RunOutcome::Ok) => answer,
-            Some(RunOutcome::Failed(_)) => row.error.map(|error| error.message),
-            None => None,
-        };
-        let turn = TurnRow {
-            run: row.id,
-            session: row.session,
-            owner: row.owner,
-            surface: row.surface,
-            place: row.place,
-            model: row.model,
-            prompt,
-            begun: row.begun,
-            provider: row.provider,
-            outcome,
-            answer,
-            usage: row.usage,
-            duration: row.duration_ms.map(Duration::from_millis),
-        };
-        Ok((turn, events))
+    /// Reads the texts and events of a run. The lines between its own may be many, so no thread of the runtime reads them.
+    async fn texts(&self, row: RunRow) -> Result<(TurnRow, Vec<EventRow>), StoreError> {
+        let log = self.run_log(&row);
+        let read = tokio::task::spawn_blocking(move || read_texts(row, log)).await;
+        read.map_err(io::Error::other).flatten().map_err(StoreError::Log)
     }
+}
+
+fn read_texts(row: RunRow, mut log: Option<RunLogReader>) -> io::Result<(TurnRow, Vec<EventRow>)> {
+    let (mut prompt, mut answer, mut events) = (row.prompt.clone(), None, Vec::new());
+    let mut merger = DeltaMerger::default();
+    while let Some(record) = log.as_mut().map_or(Ok(None), RunLogReader::next_record)? {
+        match record {
+            LogRecord::Accepted(accepted) => prompt = accepted.prompt,
+            LogRecord::Continued(continued) => prompt = continued.prompt,
+            LogRecord::Event(entry) if entry.event.is_end() => {
+                answer = entry.event.end().and_then(Result::ok).map(|answer| answer.content);
+            }
+            LogRecord::Event(entry) => events.extend(merger.add(entry.seq, entry.event)),
+            LogRecord::Started(_) | LogRecord::Workspace(_) | LogRecord::Session(_) | LogRecord::Ended(_) => {}
+        }
+    }
+    events.extend(merger.end());
+    let events = events.into_iter().map(|NumberedEvent { sequence, event }| EventRow { sequence, event }).collect();
+    let outcome = row.outcome();
+    let answer = match outcome {
+        Some(RunOutcome::Ok) => answer,
+        Some(RunOutcome::Failed(_)) => row.error.map(|error| error.message),
+        None => None,
+    };
+    let turn = TurnRow {
+        run: row.id,
+        session: row.session,
+        owner: row.owner,
+        surface: row.surface,
+        place: row.place,
+        model: row.model,
+        prompt,
+        begun: row.begun,
+        provider: row.provider,
+        outcome,
+        answer,
+        usage: row.usage,
+        duration: row.duration_ms.map(Duration::from_millis),
+    };
+    Ok((turn, events))
 }
