@@ -79,9 +79,10 @@ impl LogFolder {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.path)
     }
 
-    /// Makes the names of new segments survive a power failure.
+    /// Makes the names of new segments, and of the folder itself, survive a power failure.
     pub(crate) fn sync(&self) -> io::Result<()> {
-        File::open(&self.path)?.sync_all()
+        File::open(&self.path)?.sync_all()?;
+        self.path.parent().map_or(Ok(()), |state| File::open(state)?.sync_all())
     }
 
     /// Waits until no other process rewrites segments. The lock is held until the file is dropped.
