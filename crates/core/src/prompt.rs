@@ -24,7 +24,7 @@ pub fn build(agent_file: Option<&str>, messages: &[Message], placement: SystemPl
     build_from(agent_file, &system, messages, placement)
 }
 
-/// As [`build`], with the system messages apart. Those among `messages` are ignored.
+/// Like [`build`], but with separate system messages. System messages among `messages` are ignored.
 #[must_use]
 pub fn build_from(
     agent_file: Option<&str>,

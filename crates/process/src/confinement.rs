@@ -5,7 +5,7 @@
 //! An agent runs as the same user as the gateway, so file permissions do not limit what it can change. Landlock does: it
 //! needs no privileges, and neither the program nor anything that it starts can lift the restriction again.
 //!
-//! # What it restricts
+//! # Restrictions
 //!
 //! - *Writing*: creating, changing, truncating, renaming and removing files, device control included, everywhere but below
 //!   the paths of a [`Confinement`]. Creating device nodes is forbidden everywhere.

@@ -19,7 +19,7 @@
 //! - The program gets an open file description of its own, in append mode. inotify reports writes to it, and when its last
 //!   copy is closed: that is the end of the output, as with a pipe.
 //! - [`SpoolWatch`] is one inotify instance and one task for all spools. It also runs while no one polls a spool.
-//! - What was read is punched out of the file, so its memory is freed.
+//! - The part of the file that was read is punched out, so its memory is freed.
 //!
 //! # Invariants
 //!

@@ -1,4 +1,4 @@
-//! The numbered requirements of a bridge with exchangeable backends. Those of the CLIs are tested with the CLIs.
+//! The numbered requirements of a bridge with exchangeable backends. Requirements of the CLIs are tested with the CLIs.
 
 use std::fs;
 use std::path::Path;

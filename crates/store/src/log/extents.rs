@@ -38,7 +38,7 @@ pub struct ExtentReader {
     /// Extent to read from, and the number of its bytes that have been read.
     index: usize,
     read: u64,
-    /// Bytes that have been read. Those before `next` have been returned.
+    /// Bytes that have been read. The bytes before `next` have been returned.
     buffer: Vec<u8>,
     next: usize,
 }

@@ -216,7 +216,7 @@ mod tests {
         let alive = folder.lock_new("a").unwrap();
         assert!(matches!(folder.life("a").unwrap(), ProcessLife::Alive));
         drop(alive);
-        let ProcessLife::Killed(dead) = folder.life("a").unwrap() else { panic!("nobody holds the lock") };
+        let ProcessLife::Killed(dead) = folder.life("a").unwrap() else { panic!("the lock is free") };
         assert!(matches!(folder.life("a").unwrap(), ProcessLife::Alive), "another process has it");
         dead.remove();
         drop(dead);

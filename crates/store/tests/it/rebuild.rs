@@ -166,7 +166,7 @@ async fn database_is_rebuilt_from_the_logs_of_several_processes_while_one_lives(
     assert_eq!((before.runs.len(), before.sessions.len()), (16, 4));
     assert_eq!(rebuilt(folder.path()).await, before);
 
-    // It continues to write to the file that is gone. What it writes is indexed once it has ended.
+    // The process continues to write to the deleted file. Its rows are indexed again once it has ended.
     alive.write("b-running", end());
     alive.write_run("b-last", None);
     alive.end().await.close().await;

@@ -39,7 +39,7 @@ pub(super) const NAMES: [&str; 18] = [
     "env",
 ];
 
-/// The options as they were written, with paths resolved. What was not written is left to the model they are applied to.
+/// The options as they were written, with paths resolved. An option that was not written keeps the model's value.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ModelOptions {
     pub(crate) model: Option<String>,

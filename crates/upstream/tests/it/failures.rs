@@ -97,7 +97,7 @@ async fn connection_refused_is_a_network_failure() {
 async fn https_to_a_server_without_tls_fails_with_a_hint() {
     let fake = FakeUpstream::new().await;
     let api = Api { base_url: format!("https://{}/v1", fake.host()), ..fake.api() };
-    // What a plain HTTP server answers to a TLS handshake.
+    // A plain HTTP server answers a TLS handshake like this.
     let server = async {
         let mut connection = fake.accept_raw().await;
         connection.send(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;

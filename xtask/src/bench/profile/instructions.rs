@@ -73,14 +73,14 @@ fn counted_by_perf(output: &str) -> Result<f64> {
     count.parse().map_err(|_| anyhow!("{count}"))
 }
 
-/// Stops the gateway after each instruction. What it does at intervals, and not for a turn, is subtracted: a turn takes
+/// Stops the gateway after each instruction. Instructions of periodic work are subtracted, because a turn takes
 /// seconds instead of a fraction of a millisecond.
 async fn count_steps(programs: &ProfilePrograms, recipe: ProfileRecipe) -> Result<f64> {
     let counting = COUNT_INSTRUCTIONS.build(&programs.folder)?;
     let gateway = programs.start_gateway().await?;
     let mut client = gateway.client().await?;
     turns(&mut client, recipe.model(), WARM_UP_TURNS).await?;
-    // What is left to do for these turns would take minutes later.
+    // Work that is left over from these turns would take minutes later.
     tokio::time::sleep(SETTLE_TIME).await;
     let scratch = tempfile::tempdir()?;
     let counter = scratch.path().join("instructions");
