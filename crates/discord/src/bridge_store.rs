@@ -119,12 +119,12 @@ impl BridgeStore {
     /// Records a message. False if it was recorded before.
     pub(crate) async fn add(&self, incoming: &IncomingMessage) -> Option<bool> {
         let (place, id, payload) = (place(incoming.channel), incoming.id.to_string(), json!(incoming));
-        self.write(|| self.store.inbox_add(&place, &id, &payload)).await
+        self.write(|| async { self.store.bridge().await?.inbox_add(&place, &id, &payload).await }).await
     }
 
     /// Recorded messages without an answer, oldest first.
     pub(crate) async fn pending(&self) -> Option<Vec<(IncomingMessage, AnswerProgress)>> {
-        let rows = self.read(|| self.store.inbox_pending(None)).await?;
+        let rows = self.read(|| async { self.store.bridge().await?.inbox_pending(None).await }).await?;
         let ours = rows.into_iter().filter(|row| row.place.starts_with(PREFIX));
         let known = ours.filter_map(|row| {
             let progress = row.detail.and_then(|detail| serde_json::from_value(detail).ok()).unwrap_or_default();
@@ -147,12 +147,12 @@ impl BridgeStore {
 
     async fn set_state(&self, message: Snowflake, state: InboxState, detail: Value) -> Option<()> {
         let id = message.to_string();
-        self.write(|| self.store.inbox_state(&id, state, Some(&detail))).await.map(drop)
+        self.write(|| async { self.store.bridge().await?.inbox_state(&id, state, Some(&detail)).await }).await.map(drop)
     }
 
     pub(crate) async fn conversation(&self, channel: Snowflake) -> Option<ChannelConversation> {
         let place = place(channel);
-        let binding = self.read(|| self.store.binding(&place)).await?;
+        let binding = self.read(|| async { self.store.bridge().await?.binding(&place).await }).await?;
         let Some(Binding { model, more, .. }) = binding else { return Some(ChannelConversation::default()) };
         Some(ChannelConversation { model, stored: serde_json::from_value(more).unwrap_or_default() })
     }
@@ -171,25 +171,25 @@ impl BridgeStore {
         }
         let binding = Binding { session: None, model: conversation.model.clone(), more: json!(conversation.stored) };
         let place = place(channel);
-        self.write(|| self.store.set_binding(&place, &binding)).await
+        self.write(|| async { self.store.bridge().await?.set_binding(&place, &binding).await }).await
     }
 
     /// All channels with a conversation.
     pub(crate) async fn channels(&self) -> Option<Vec<Snowflake>> {
-        let places = self.read(|| self.store.bound_places(PREFIX)).await?;
+        let places = self.read(|| async { self.store.bridge().await?.bound_places(PREFIX).await }).await?;
         Some(places.iter().filter_map(|place| place.strip_prefix(PREFIX)?.parse().ok()).collect())
     }
 
     /// Last message of a channel that was read.
     pub(crate) async fn cursor(&self, channel: Snowflake) -> Option<Option<Snowflake>> {
         let place = place(channel);
-        let cursor = self.read(|| self.store.cursor(&place)).await?;
+        let cursor = self.read(|| async { self.store.bridge().await?.cursor(&place).await }).await?;
         Some(cursor.and_then(|cursor| cursor.parse().ok()))
     }
 
     pub(crate) async fn set_cursor(&self, channel: Snowflake, message: Snowflake) -> Option<()> {
         let (place, message) = (place(channel), message.to_string());
-        self.write(|| self.store.set_cursor(&place, &message)).await
+        self.write(|| async { self.store.bridge().await?.set_cursor(&place, &message).await }).await
     }
 
     async fn read<T, F>(&self, operation: impl Fn() -> F) -> Option<T>
@@ -261,6 +261,7 @@ mod tests {
     #[tokio::test]
     async fn messages_progress_and_conversations_are_stored() {
         let store = Store::in_memory().await.unwrap();
+        let database = store.bridge().await.unwrap();
         let bridge_store = BridgeStore::new(store.clone(), Secrets::default(), CancellationToken::new());
         let channel = Snowflake(20);
         let message = |id| IncomingMessage {
@@ -282,7 +283,8 @@ mod tests {
         bridge_store.mark_answered(Snowflake(9), "sent").await.unwrap();
         bridge_store.mark_failed(Snowflake(10), "no").await.unwrap();
         assert_eq!(bridge_store.pending().await, Some(vec![]));
-        let rows = [store.inbox_message("9").await, store.inbox_message("10").await].map(|row| row.unwrap().unwrap());
+        let rows = [database.inbox_message("9").await, database.inbox_message("10").await];
+        let rows = rows.map(|row| row.unwrap().unwrap());
         assert!(rows.iter().all(|row| row.payload == json!({})), "the text is deleted after the answer: {rows:?}");
 
         let mut conversation = bridge_store.conversation(channel).await.unwrap();

@@ -46,7 +46,7 @@ impl Store {
             }
         }
         if deleted > 0 {
-            self.free_disk_space().await?;
+            self.connections().free_disk_space().await?;
         }
         Ok(deleted)
     }

@@ -1,5 +1,5 @@
-//! The persistent state of the gateway: the run log, which is the record of every run, and one SQLite file with an
-//! index of the log and the state of bridges.
+//! The persistent state of the gateway: the run log, which is the record of every run, an SQLite file with an index of the
+//! log, and another one with the state of bridges.
 //!
 //! | Tables | Content | Modules |
 //! |---|---|---|
@@ -7,9 +7,9 @@
 //! | `sessions` | conversations, and the provider's id for resuming each | `session`, `session_state` |
 //! | `chains` | hashes of histories that lead to a session | `chain` |
 //! | `repeats` | idempotency keys | `idempotency` |
-//! | `cursors`, `inbox`, `bindings` | state of a bridge to a chat service | `bridge` |
+//! | `cursors`, `inbox`, `bindings`, in a file of their own | state of a bridge to a chat service | `bridge` |
 //!
-//! Several processes have the file open at once. Every write takes the write lock first and holds it for one short
+//! Several processes have the files open at once. Every write takes the write lock first and holds it for one short
 //! transaction. Readers never wait. This crate makes no decisions: the caller checks which client owns what and masks
 //! secrets, and a turn can continue without the store after any [`StoreError`].
 //!
@@ -42,6 +42,7 @@
 mod bridge;
 mod chain;
 mod columns;
+mod connections;
 mod error;
 mod excess;
 mod hex;
@@ -67,7 +68,7 @@ mod time;
 mod transaction;
 mod upgrade;
 
-pub use bridge::{Binding, InboxRow, InboxState};
+pub use bridge::{BRIDGE_FILE, Binding, BridgeDatabase, InboxRow, InboxState};
 pub use error::StoreError;
 pub use excess::LogLimits;
 pub use history::{EventRow, ExportFilter, TurnRow};

@@ -1,4 +1,4 @@
-//! Prepares the database file: creates it if it is missing, migrates it, and refuses it if it is damaged or not writable.
+//! Prepares a database file: creates it if it is missing, migrates it, and refuses it if it is damaged or not writable.
 //!
 //! A lock file makes sure that one process at a time does this: SQLite does not wait for a lock while it changes the
 //! journal mode.
@@ -14,7 +14,7 @@ use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, Sq
 use sqlx::{ConnectOptions, Connection};
 
 use crate::error::StoreError;
-use crate::schema::{self, KNOWN_VERSION, NewerSchema};
+use crate::schema::{NewerSchema, Schema};
 
 /// Time that SQLite waits for the transaction of another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ pub(crate) fn options() -> SqliteConnectOptions {
 }
 
 /// Makes sure that there is an intact database of the known version at `path`.
-pub(crate) async fn prepare(path: &Path) -> Result<(), StoreError> {
+pub(crate) async fn prepare(path: &Path, schema: Schema) -> Result<(), StoreError> {
     let cannot = |source| StoreError::Open { path: path.to_owned(), source };
     let lock_file = with_suffix(path, "-lock");
     // Another process may hold the lock for long, so the wait must not block a thread of the runtime.
@@ -45,7 +45,7 @@ pub(crate) async fn prepare(path: &Path) -> Result<(), StoreError> {
     let opened = match checked {
         Ok(()) => {
             let _ = fs::remove_file(mark);
-            set_up(path).await
+            set_up(path, schema).await
         }
         damaged => damaged,
     };
@@ -104,17 +104,19 @@ fn private(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)
 }
 
-async fn set_up(path: &Path) -> Result<(), StoreError> {
+async fn set_up(path: &Path, schema: Schema) -> Result<(), StoreError> {
     let mut options = options().filename(path).journal_mode(SqliteJournalMode::Wal);
     // Only effective while the database is empty. Later it would change nothing, but still write.
     if fs::metadata(path).is_ok_and(|file| file.len() == 0) {
         options = options.auto_vacuum(SqliteAutoVacuum::Incremental);
     }
     let mut connection = options.connect().await?;
-    let migrated = schema::migrate(&mut connection, path.parent()).await;
+    let migrated = schema.migrate(&mut connection, path.parent()).await;
     let closed = connection.close().await;
     match migrated? {
-        Err(NewerSchema(found)) => Err(StoreError::Newer { path: path.to_owned(), found, known: KNOWN_VERSION }),
+        Err(NewerSchema(found)) => {
+            Err(StoreError::Newer { path: path.to_owned(), found, known: schema.known_version() })
+        }
         Ok(()) => Ok(closed?),
     }
 }

@@ -11,9 +11,6 @@ use crate::index::catch_up;
 use crate::store::Store;
 use crate::time::Time;
 
-/// Rows that one transaction deletes from a table. Keeps transactions short, so that other writers get their turn.
-const BATCH_ROWS: i64 = 100;
-
 /// Sessions that one pass over the log deletes: each pass rewrites the segments that they are in.
 const BATCH_SESSIONS: i64 = 1000;
 
@@ -54,26 +51,10 @@ impl Store {
             }
             pruned.sessions += batch.sessions;
             pruned.turns += batch.turns;
-            pruned.messages += batch.messages;
-            pruned.channels += batch.channels;
         }
-        self.free_disk_space().await?;
+        self.connections().free_disk_space().await?;
+        (pruned.messages, pruned.channels) = self.prune_bridge(before).await?;
         Ok(pruned)
-    }
-
-    /// Truncates the file in small steps, for the same reason.
-    pub(crate) async fn free_disk_space(&self) -> Result<(), StoreError> {
-        let mut free = i64::MAX;
-        loop {
-            let now: i64 = sqlx::query_scalar("PRAGMA freelist_count").fetch_one(self.writing()).await?;
-            if now == 0 || now >= free {
-                break;
-            }
-            free = now;
-            sqlx::raw_sql("PRAGMA incremental_vacuum(1000)").execute(self.writing()).await?;
-        }
-        sqlx::raw_sql("PRAGMA wal_checkpoint(TRUNCATE)").execute(self.writing()).await?;
-        Ok(())
     }
 
     /// Deletes the next batch. All counts are 0 once nothing is left.
@@ -93,22 +74,11 @@ impl Store {
         for session in &sessions {
             sqlx::query("DELETE FROM sessions WHERE id = ?1").bind(session).execute(&mut *transaction).await?;
         }
-        let mut deleted = [0; 2];
-        let queries = [
-            "DELETE FROM inbox WHERE message IN (SELECT message FROM inbox WHERE changed < ?1
-             AND state IN ('answered', 'failed') LIMIT ?2)",
-            "DELETE FROM bindings WHERE place IN (SELECT place FROM bindings WHERE changed < ?1 LIMIT ?2)",
-        ];
-        for (query, deleted) in queries.into_iter().zip(&mut deleted) {
-            let query = sqlx::query(query).bind(before.millis()).bind(BATCH_ROWS);
-            *deleted = query.execute(&mut *transaction).await?.rows_affected();
-        }
         // A request that is repeated later starts a new run.
         let query = sqlx::query("DELETE FROM repeats WHERE created < ?1").bind(before.millis());
         query.execute(&mut *transaction).await?;
         transaction.commit().await?;
-        let [messages, channels] = deleted;
-        Ok(Pruned { sessions: sessions.len() as u64, turns: runs.len() as u64, messages, channels })
+        Ok(Pruned { sessions: sessions.len() as u64, turns: runs.len() as u64, ..Pruned::default() })
     }
 
     /// Deletes runs from the log, and then from the index: if this process is killed in between, the index must not be

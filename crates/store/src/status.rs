@@ -1,4 +1,4 @@
-//! Checks the database file without changing or creating it, for `trunkline doctor`.
+//! Checks a database file without changing or creating it, for `trunkline doctor`.
 
 use std::fs::{self, OpenOptions};
 use std::path::Path;
@@ -10,7 +10,7 @@ use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use crate::error::StoreError;
 use crate::integrity::{damage, foreign_key_violations};
 use crate::opening;
-use crate::schema::{self, KNOWN_VERSION};
+use crate::schema::{self, Schema};
 
 /// Status of a database file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,18 +50,17 @@ impl DatabaseStatus {
     async fn read(&mut self, path: &Path) -> Result<(), StoreError> {
         let options = SqliteConnectOptions::new().filename(path).read_only(true).disable_statement_logging();
         let mut connection = options.connect().await?;
-        let read = self.read_all(&mut connection).await;
+        let read = self.read_all(&mut connection, Schema::of_file(path)).await;
         let closed = connection.close().await;
         read?;
         Ok(closed?)
     }
 
-    async fn read_all(&mut self, connection: &mut SqliteConnection) -> Result<(), StoreError> {
-        let version = schema::version(connection).await?;
+    async fn read_all(&mut self, connection: &mut SqliteConnection, schema: Schema) -> Result<(), StoreError> {
+        let (version, known) = (schema::version(connection).await?, schema.known_version());
         self.version = Some(version);
-        if version > KNOWN_VERSION {
-            self.wrong
-                .push(format!("was written by a newer version of trunkline (this one knows format {KNOWN_VERSION})"));
+        if version > known {
+            self.wrong.push(format!("was written by a newer version of trunkline (this one knows format {known})"));
         }
         self.wrong.extend(damage(&mut *connection).await?);
         self.wrong.extend(foreign_key_violations(&mut *connection).await?);

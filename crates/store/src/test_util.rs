@@ -7,7 +7,6 @@ use std::path::Path;
 
 use trunkline_core::event::SessionId;
 
-use crate::bridge::InboxRow;
 use crate::error::StoreError;
 use crate::integrity;
 use crate::session_state::HistoryHash;
@@ -35,7 +34,7 @@ impl Store {
         if damage.is_empty() {
             return integrity::foreign_key_violations(self.reading()).await;
         }
-        self.mark_suspect();
+        self.connections().mark_suspect();
         Ok(damage)
     }
 
@@ -94,11 +93,5 @@ impl Store {
         .bind(Time::now().millis())
         .bind(&session.0);
         Ok(query.execute(self.writing()).await?.rows_affected() > 0)
-    }
-
-    /// Returns a received message.
-    pub async fn inbox_message(&self, message: &str) -> Result<Option<InboxRow>, StoreError> {
-        let query = sqlx::query_as("SELECT * FROM inbox WHERE message = ?1").bind(message);
-        Ok(query.fetch_optional(self.reading()).await?)
     }
 }

@@ -17,7 +17,7 @@ use trunkline_discord::{
     Allow, BackendRequest, BridgeError, BridgeShutdown, ChatBackend, ChatBackends, DiscordSettings, EventResult,
     InvalidBackend, Partial, Partials, Snowflake, Token,
 };
-use trunkline_store::Store;
+use trunkline_store::{BRIDGE_FILE, DATABASE_FILE, Store};
 
 use crate::fake::{FakeDiscord, GUILD, TOKEN, USER};
 
@@ -98,7 +98,7 @@ impl BridgeTest {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let store = open(self.folder.path()).await;
-            let row = store.inbox_message(&message.to_string()).await.unwrap();
+            let row = store.bridge().await.unwrap().inbox_message(&message.to_string()).await.unwrap();
             store.close().await;
             let row = row?;
             let detail = row.detail.map(|detail| detail.to_string()).unwrap_or_default();
@@ -135,7 +135,7 @@ impl BridgeTest {
     }
 }
 
-/// Locks the database, as another process may, until it is dropped.
+/// Locks the database of the bridge, as another process may, until it is dropped.
 pub(crate) struct DatabaseLock {
     runtime: Runtime,
     connection: Option<SqliteConnection>,
@@ -144,7 +144,7 @@ pub(crate) struct DatabaseLock {
 impl DatabaseLock {
     pub(crate) fn new(world: &BridgeTest) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let options = SqliteConnectOptions::new().filename(world.folder.path().join("trunkline.db"));
+        let options = SqliteConnectOptions::new().filename(world.folder.path().join(BRIDGE_FILE));
         let mut connection = runtime.block_on(options.busy_timeout(Duration::from_secs(60)).connect()).unwrap();
         runtime.block_on(sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut connection)).unwrap();
         Self { runtime, connection: Some(connection) }
@@ -160,7 +160,7 @@ impl Drop for DatabaseLock {
 }
 
 pub(crate) async fn open(folder: &Path) -> Store {
-    Store::open(&folder.join("trunkline.db")).await.unwrap()
+    Store::open(&folder.join(DATABASE_FILE)).await.unwrap()
 }
 
 /// A backend that executes its prompt: steps are separated by a bar.

@@ -138,7 +138,8 @@ fn recorded_command_is_executed_after_a_restart() {
         let store = crate::bridge_test::open(test.folder.path()).await;
         let payload = serde_json::json!({"id": command.to_string(), "channel": CHANNEL.to_string(),
             "guild": GUILD.to_string(), "author": USER.to_string(), "text": "/new"});
-        store.inbox_add(&format!("discord:{CHANNEL}"), &command.to_string(), &payload).await.unwrap();
+        let (place, database) = (format!("discord:{CHANNEL}"), store.bridge().await.unwrap());
+        database.inbox_add(&place, &command.to_string(), &payload).await.unwrap();
     });
     test.restart();
     test.discord.answered(command, "A new conversation starts here.");

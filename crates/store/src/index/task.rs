@@ -141,7 +141,7 @@ impl IndexTask {
                     tracing::error!("the index of runs cannot be written, the log has them: {error}");
                 }
                 if matches!(error, StoreError::Broken(_)) {
-                    self.store.mark_suspect();
+                    self.store.connections().mark_suspect();
                 }
                 self.set_error(matches!(error, StoreError::Disk(_)).then(|| error.to_string()));
                 self.put_back(batch, &error);

@@ -3,6 +3,7 @@
 #![cfg(test)] // redundant here, but clippy's `allow-unwrap-in-tests` needs it
 
 mod bridge;
+mod bridge_file;
 mod catch_up;
 mod disk_full;
 mod excess;

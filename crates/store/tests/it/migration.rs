@@ -48,12 +48,13 @@ async fn case_81_database_of_version_1_is_read_completely() {
     let interrupted = Some(RunOutcome::Failed(Category::Server));
     assert_eq!((without_session.session, without_session.outcome), (None::<SessionKey>, interrupted));
 
-    assert_eq!(store.cursor("discord:20").await.unwrap().as_deref(), Some("11"));
-    let pending = store.inbox_pending(None).await.unwrap();
+    let bridge = store.bridge().await.unwrap();
+    assert_eq!(bridge.cursor("discord:20").await.unwrap().as_deref(), Some("11"));
+    let pending = bridge.inbox_pending(None).await.unwrap();
     assert_eq!(pending.len(), 1);
     assert_eq!((pending[0].message.as_str(), &pending[0].payload), ("11", &json!({"text": "wait"})));
     assert_eq!(pending[0].detail, Some(json!({"attempts": 1})));
-    let binding = store.binding("discord:20").await.unwrap().unwrap();
+    let binding = bridge.binding("discord:20").await.unwrap().unwrap();
     assert_eq!((binding.session, binding.model.as_deref()), (Some(used.id.clone()), Some("m")));
     assert_eq!(binding.more, json!({"epoch": 2}));
 }
@@ -62,12 +63,12 @@ async fn case_81_database_of_version_1_is_read_completely() {
 async fn old_database_is_migrated_once_and_stays_writable() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path()).await;
-    store.set_cursor("discord:20", "12").await.unwrap();
+    store.bridge().await.unwrap().set_cursor("discord:20", "12").await.unwrap();
     store.close().await;
     let new = tempfile::tempdir().unwrap();
     Store::open(&new.path().join(DATABASE_FILE)).await.unwrap().close().await;
     let version = async |folder: &Path| DatabaseStatus::of(&folder.join(DATABASE_FILE)).await.unwrap().version;
     assert_eq!(version(folder.path()).await, version(new.path()).await, "the version of a new database");
     let again = Store::open(&folder.path().join(DATABASE_FILE)).await.unwrap();
-    assert_eq!(again.cursor("discord:20").await.unwrap().as_deref(), Some("12"));
+    assert_eq!(again.bridge().await.unwrap().cursor("discord:20").await.unwrap().as_deref(), Some("12"));
 }

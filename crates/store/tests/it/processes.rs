@@ -145,7 +145,8 @@ async fn two_stores_write_to_one_file_at_once() {
                     store.chain_remember(&owner, "m", &[step; 32], 1, &session).await.unwrap();
                     store.session_succeeded(&session, None).await.unwrap();
                     let message = format!("{at}{task}{step}");
-                    assert!(store.inbox_add("c", &message, &serde_json::json!({})).await.unwrap());
+                    let bridge = store.bridge().await.unwrap();
+                    assert!(bridge.inbox_add("c", &message, &serde_json::json!({})).await.unwrap());
                     let found = store.chain_find(&owner, "m", &[[step; 32]]).await.unwrap();
                     assert_eq!(found, Some((0, session)), "a store reads its own writes");
                 }

@@ -41,11 +41,12 @@ async fn old_sessions_are_deleted_with_their_rows() {
     process.write("running", accepted("running", None));
     let store = process.end().await;
     store.chain_remember(&owner, "m", &[1; 32], 1, &old[0]).await.unwrap();
+    let bridge = store.bridge().await.unwrap();
     for message in ["1", "2"] {
-        store.inbox_add("c", message, &json!({})).await.unwrap();
+        bridge.inbox_add("c", message, &json!({})).await.unwrap();
     }
-    store.inbox_state("1", InboxState::Answered, None).await.unwrap();
-    store.set_binding("c", &Binding { session: Some(old[1].clone()), ..Binding::default() }).await.unwrap();
+    bridge.inbox_state("1", InboxState::Answered, None).await.unwrap();
+    bridge.set_binding("c", &Binding { session: Some(old[1].clone()), ..Binding::default() }).await.unwrap();
 
     let before = next_millisecond().await;
     let process = TestProcess::start(folder.path()).await;
@@ -73,8 +74,9 @@ async fn old_sessions_are_deleted_with_their_rows() {
         "its segment was rewritten"
     );
     assert_eq!(store.chain_find(&owner, "m", &[[1; 32]]).await.unwrap(), None);
-    assert_eq!((store.binding("c").await.unwrap(), store.cursor("c").await.unwrap().as_deref()), (None, Some("2")));
-    let pending: Vec<_> = store.inbox_pending(None).await.unwrap().into_iter().map(|row| row.message).collect();
+    let bridge = store.bridge().await.unwrap();
+    assert_eq!((bridge.binding("c").await.unwrap(), bridge.cursor("c").await.unwrap().as_deref()), (None, Some("2")));
+    let pending: Vec<_> = bridge.inbox_pending(None).await.unwrap().into_iter().map(|row| row.message).collect();
     assert_eq!(pending, ["2"], "an unanswered message is kept");
     assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
     process.end().await.close().await;
