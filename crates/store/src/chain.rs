@@ -24,7 +24,7 @@ impl Store {
              GROUP BY given.key HAVING count(*) = 1 ORDER BY given.key LIMIT 1",
         );
         let found: Option<(i64, String)> =
-            query.bind(owner.as_str()).bind(model).bind(list).fetch_optional(self.indexed().await).await?;
+            query.bind(owner.as_str()).bind(model).bind(list).fetch_optional(&self.indexed().await).await?;
         Ok(found.and_then(|(index, session)| Some((usize::try_from(index).ok()?, SessionKey(session)))))
     }
 
@@ -42,12 +42,12 @@ impl Store {
              (SELECT 1 FROM chains WHERE owner = ?1 AND model = ?2 AND hash = ?3 AND session = ?4)",
         );
         let query = query.bind(owner.as_str()).bind(model).bind(hash.as_slice()).bind(&session.0);
-        Ok(query.execute(self.writing()).await?.rows_affected() > 0)
+        Ok(query.execute(&self.writing()).await?.rows_affected() > 0)
     }
 
     /// As [`chain_take`](Self::chain_take), for a client that names the session.
     pub async fn chains_forget(&self, session: &SessionKey) -> Result<(), StoreError> {
-        sqlx::query("DELETE FROM chains WHERE session = ?1").bind(&session.0).execute(self.writing()).await?;
+        sqlx::query("DELETE FROM chains WHERE session = ?1").bind(&session.0).execute(&self.writing()).await?;
         Ok(())
     }
 }

@@ -1,5 +1,7 @@
 //! Connections to a database file: one that writes, and a few that read.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +27,20 @@ pub(crate) struct Connections {
     reading: SqlitePool,
     /// None for a database in memory.
     path: Option<Arc<Path>>,
+    /// The file that the connections have open. None for a database in memory.
+    file: Option<FileId>,
     /// A database in memory lives as long as a connection to it.
     _anchor: Option<SqlitePool>,
+}
+
+/// Device and inode of a file. Its name may be that of another file later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileId(u64, u64);
+
+impl FileId {
+    fn of(path: &Path) -> Option<Self> {
+        fs::metadata(path).ok().map(|file| Self(file.dev(), file.ino()))
+    }
 }
 
 impl Connections {
@@ -36,7 +50,7 @@ impl Connections {
         let options = opening::options().filename(path);
         let writing = pool(1).connect_with(options.clone()).await?;
         let reading = pool(MAX_READERS).connect_lazy_with(options.pragma("query_only", "on"));
-        Ok(Self { writing, reading, path: Some(path.into()), _anchor: None })
+        Ok(Self { writing, reading, path: Some(path.into()), file: FileId::of(path), _anchor: None })
     }
 
     /// Creates a database in memory that ends with its last clone.
@@ -49,7 +63,7 @@ impl Connections {
         migrated.expect("a new database has no newer version");
         // Connections to a shared cache do not wait for each other, so there is only one.
         let one = pool(1).connect_with(options).await?;
-        Ok(Self { writing: one.clone(), reading: one, path: None, _anchor: Some(anchor) })
+        Ok(Self { writing: one.clone(), reading: one, path: None, file: None, _anchor: Some(anchor) })
     }
 
     /// The connection for single statements that write.
@@ -70,6 +84,16 @@ impl Connections {
     /// None for a database in memory.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.path.as_deref()
+    }
+
+    /// Whether the file was deleted, or another file has its name. New connections would not open the same file.
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.path.as_ref().is_some_and(|path| FileId::of(path) != self.file)
+    }
+
+    /// Whether these are connections to the same file as the others.
+    pub(crate) fn is_same_file(&self, others: &Self) -> bool {
+        self.file == others.file
     }
 
     /// Marks the file as possibly damaged, so that the next process to open it checks it.

@@ -60,7 +60,7 @@ impl Store {
     }
 
     async fn run_count(&self) -> Result<u64, StoreError> {
-        let count: i64 = sqlx::query_scalar("SELECT count(*) FROM turns").fetch_one(self.indexed().await).await?;
+        let count: i64 = sqlx::query_scalar("SELECT count(*) FROM turns").fetch_one(&self.indexed().await).await?;
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
@@ -76,7 +76,7 @@ impl Store {
         let query = format!("SELECT run FROM turns WHERE {UNNEEDED} ORDER BY run LIMIT ?1");
         let limit = i64::try_from(count).unwrap_or(i64::MAX);
         let runs: Vec<String> =
-            sqlx::query_scalar(AssertSqlSafe(query)).bind(limit).fetch_all(self.indexed().await).await?;
+            sqlx::query_scalar(AssertSqlSafe(query)).bind(limit).fetch_all(&self.indexed().await).await?;
         self.delete_runs(&runs).await?;
         Ok(runs.len() as u64)
     }

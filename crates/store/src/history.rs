@@ -133,7 +133,7 @@ impl Store {
                 .bind(filter.session.as_ref().map(|session| session.0.as_str()))
                 .bind(filter.since.map(Time::millis))
                 .bind(PAGE_RUNS)
-                .fetch_all(self.indexed().await)
+                .fetch_all(&self.indexed().await)
                 .await?;
             let Some(end) = rows.last() else { return Ok(()) };
             last.clone_from(&end.id);

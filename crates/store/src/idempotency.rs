@@ -6,6 +6,7 @@ use crate::error::StoreError;
 use crate::session_state::ClientId;
 use crate::store::Store;
 use crate::time::Time;
+use crate::transaction::Transaction;
 
 /// A request with an idempotency key.
 #[derive(Debug, Clone, Copy)]
@@ -38,37 +39,48 @@ pub enum ClaimResult {
 impl Store {
     /// Claims a key for a run. Of several concurrent claims, one gets [`ClaimResult::New`].
     pub async fn claim(&self, claim: &IdempotencyClaim<'_>) -> Result<ClaimResult, StoreError> {
-        self.indexed().await;
-        let mut transaction = self.transaction().await?;
-        let (owner, key) = (claim.owner.as_str(), claim.key.as_slice());
-        let expired = sqlx::query("DELETE FROM repeats WHERE created < ?1").bind(claim.since.millis());
-        expired.execute(&mut *transaction).await?;
-        let found = sqlx::query("SELECT request, run, gateway FROM repeats WHERE owner = ?1 AND key = ?2")
-            .bind(owner)
-            .bind(key)
-            .fetch_optional(&mut *transaction)
-            .await?;
-        let claimed = match found {
-            Some(row) if row.try_get::<&[u8], _>("request")? == claim.request => {
-                ClaimResult::Known { run: row.try_get("run")?, gateway: row.try_get("gateway")? }
+        loop {
+            self.indexed().await;
+            let connections = self.connections();
+            let claimed = claim_in(connections.transaction().await?, claim).await?;
+            self.follow_file().await;
+            // A claim in a file that has been deleted meanwhile does not count.
+            if self.connections().is_same_file(&connections) {
+                return Ok(claimed);
             }
-            Some(_) => ClaimResult::Other,
-            None => {
-                let insert = sqlx::query(
-                    "INSERT INTO repeats (owner, key, request, run, created, gateway) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                );
-                let insert = insert.bind(owner).bind(key).bind(claim.request.as_slice()).bind(claim.run);
-                insert.bind(Time::now().millis()).bind(claim.gateway).execute(&mut *transaction).await?;
-                ClaimResult::New
-            }
-        };
-        transaction.commit().await?;
-        Ok(claimed)
+        }
     }
 
     /// Releases the key of a run: the next claim gets [`ClaimResult::New`].
     pub async fn unclaim(&self, run: &str) -> Result<(), StoreError> {
-        sqlx::query("DELETE FROM repeats WHERE run = ?1").bind(run).execute(self.writing()).await?;
+        sqlx::query("DELETE FROM repeats WHERE run = ?1").bind(run).execute(&self.writing()).await?;
         Ok(())
     }
+}
+
+async fn claim_in(mut transaction: Transaction, claim: &IdempotencyClaim<'_>) -> Result<ClaimResult, StoreError> {
+    let (owner, key) = (claim.owner.as_str(), claim.key.as_slice());
+    let expired = sqlx::query("DELETE FROM repeats WHERE created < ?1").bind(claim.since.millis());
+    expired.execute(&mut *transaction).await?;
+    let found = sqlx::query("SELECT request, run, gateway FROM repeats WHERE owner = ?1 AND key = ?2")
+        .bind(owner)
+        .bind(key)
+        .fetch_optional(&mut *transaction)
+        .await?;
+    let claimed = match found {
+        Some(row) if row.try_get::<&[u8], _>("request")? == claim.request => {
+            ClaimResult::Known { run: row.try_get("run")?, gateway: row.try_get("gateway")? }
+        }
+        Some(_) => ClaimResult::Other,
+        None => {
+            let insert = sqlx::query(
+                "INSERT INTO repeats (owner, key, request, run, created, gateway) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            );
+            let insert = insert.bind(owner).bind(key).bind(claim.request.as_slice()).bind(claim.run);
+            insert.bind(Time::now().millis()).bind(claim.gateway).execute(&mut *transaction).await?;
+            ClaimResult::New
+        }
+    };
+    transaction.commit().await?;
+    Ok(claimed)
 }

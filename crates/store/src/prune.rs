@@ -62,12 +62,12 @@ impl Store {
         let runs: Vec<String> = sqlx::query_scalar(AssertSqlSafe(format!("SELECT run FROM turns WHERE {OLD_TURNS}")))
             .bind(before.millis())
             .bind(BATCH_SESSIONS)
-            .fetch_all(self.indexed().await)
+            .fetch_all(&self.indexed().await)
             .await?;
         let sessions: Vec<String> = sqlx::query_scalar(OLD_SESSIONS)
             .bind(before.millis())
             .bind(BATCH_SESSIONS)
-            .fetch_all(self.indexed().await)
+            .fetch_all(&self.indexed().await)
             .await?;
         self.delete_runs(runs.iter().chain(&sessions)).await?;
         let mut transaction = self.transaction().await?;
@@ -110,7 +110,7 @@ impl Store {
     ) -> Result<(HashSet<String>, Vec<String>), StoreError> {
         let Some(log) = self.log().cloned() else { return Ok(Default::default()) };
         let mut earlier: Vec<String> =
-            sqlx::query_scalar("SELECT run FROM forgotten").fetch_all(self.indexed().await).await?;
+            sqlx::query_scalar("SELECT run FROM forgotten").fetch_all(&self.indexed().await).await?;
         let deleted: HashSet<String> = runs.cloned().chain(earlier.iter().cloned()).collect();
         if deleted.is_empty() {
             return Ok(Default::default());

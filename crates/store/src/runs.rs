@@ -70,7 +70,7 @@ impl Store {
             .bind(&filter.after)
             .bind(&filter.begins)
             .bind(filter.limit);
-        Ok(query.fetch_all(self.indexed().await).await?)
+        Ok(query.fetch_all(&self.indexed().await).await?)
     }
 
     /// Returns a run; with an owner, only if it belongs to that owner.
@@ -81,7 +81,7 @@ impl Store {
         let query = sqlx::query_as(select("run = ?1 AND (?2 IS NULL OR owner = ?2)"));
         let query = query.bind(id).bind(owner.map(ClientId::as_str));
         let late = self.feed().late_workspaces();
-        let mut row: Option<RunRow> = query.fetch_optional(self.indexed().await).await?;
+        let mut row: Option<RunRow> = query.fetch_optional(&self.indexed().await).await?;
         row.iter_mut().for_each(|row| set_late_workspace(row, &late));
         Ok(row)
     }
@@ -89,7 +89,7 @@ impl Store {
     /// Lists the runs that are queued or running according to their rows, the oldest first.
     pub async fn open_runs(&self) -> Result<Vec<RunRow>, StoreError> {
         let query = sqlx::query_as(select("state IN ('queued', 'running') ORDER BY run"));
-        Ok(query.fetch_all(self.indexed().await).await?)
+        Ok(query.fetch_all(&self.indexed().await).await?)
     }
 
     /// Ends a run whose gateway is gone, in the database. Returns whether the run was open: of several callers, one gets

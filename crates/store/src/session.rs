@@ -27,7 +27,7 @@ impl Store {
     pub async fn session(&self, id: &SessionKey, owner: &ClientId) -> Result<Option<SessionRow>, StoreError> {
         let row =
             sqlx::query_as("SELECT * FROM sessions WHERE id = ?1 AND owner = ?2").bind(&id.0).bind(owner.as_str());
-        Ok(row.fetch_optional(self.indexed().await).await?)
+        Ok(row.fetch_optional(&self.indexed().await).await?)
     }
 
     /// Returns the session with this id of the provider. If there are several, the one used last.
@@ -40,13 +40,13 @@ impl Store {
         let row = sqlx::query_as(
             "SELECT * FROM sessions WHERE native = ?1 AND provider = ?2 AND owner = ?3 ORDER BY used DESC, id DESC LIMIT 1",
         );
-        Ok(row.bind(&native.0).bind(provider).bind(owner.as_str()).fetch_optional(self.indexed().await).await?)
+        Ok(row.bind(&native.0).bind(provider).bind(owner.as_str()).fetch_optional(&self.indexed().await).await?)
     }
 
     /// Lists the sessions of all clients whose ids start with `prefix`, for a user who types one.
     pub async fn sessions_beginning(&self, prefix: &str, limit: u32) -> Result<Vec<SessionRow>, StoreError> {
         let rows = sqlx::query_as("SELECT * FROM sessions WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id LIMIT ?2");
-        Ok(rows.bind(prefix).bind(limit).fetch_all(self.indexed().await).await?)
+        Ok(rows.bind(prefix).bind(limit).fetch_all(&self.indexed().await).await?)
     }
 
     /// Lists sessions, the one used last first.
@@ -60,13 +60,13 @@ impl Store {
         .bind(filter.repos.as_deref().map(texts_json))
         .bind(&filter.model)
         .bind(filter.limit.map_or(-1, i64::from));
-        Ok(rows.fetch_all(self.indexed().await).await?)
+        Ok(rows.fetch_all(&self.indexed().await).await?)
     }
 
     /// Lists the repositories of all sessions, as they were spelled at the time.
     pub async fn session_repos(&self) -> Result<Vec<PathBuf>, StoreError> {
         let repos: Vec<String> =
-            sqlx::query_scalar("SELECT DISTINCT repo FROM sessions").fetch_all(self.indexed().await).await?;
+            sqlx::query_scalar("SELECT DISTINCT repo FROM sessions").fetch_all(&self.indexed().await).await?;
         Ok(repos.into_iter().map(PathBuf::from).collect())
     }
 }

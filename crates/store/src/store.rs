@@ -1,7 +1,8 @@
 //! The index of the log, with the state of bridges next to it.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use sqlx::Connection;
 use sqlx::sqlite::SqlitePool;
@@ -10,7 +11,7 @@ use tokio::sync::{OnceCell, watch};
 use crate::connections::Connections;
 use crate::error::StoreError;
 use crate::index::IndexFeed;
-use crate::log::LogFolder;
+use crate::log::{LogFolder, LogWriter};
 use crate::schema::Schema;
 use crate::transaction::Transaction;
 
@@ -24,14 +25,19 @@ pub(crate) struct Indexing {
     pub(crate) ready: watch::Sender<bool>,
     /// Held while the log is being indexed.
     pub(crate) running: tokio::sync::Mutex<()>,
+    /// Whether the file was replaced, and the new one does not have everything yet.
+    pub(crate) refilling: AtomicBool,
 }
 
 /// The database. Cheap to clone: clones share their connections.
 #[derive(Debug, Clone)]
 pub struct Store {
-    connections: Connections,
+    /// Replaced together with the file.
+    connections: Arc<RwLock<Connections>>,
     /// None for a database in memory.
     log: Option<LogFolder>,
+    /// The writer of this process.
+    own_log: Arc<OnceLock<Arc<LogWriter>>>,
     /// Rows of this process that the database does not have yet.
     feed: IndexFeed,
     indexing: Arc<Indexing>,
@@ -56,15 +62,20 @@ impl Store {
     }
 
     fn new(connections: Connections, log: Option<LogFolder>) -> Self {
-        let (feed, indexing) = (IndexFeed::default(), Arc::new(Indexing::default()));
-        Self { connections, log, feed, indexing, bridge: Arc::default() }
+        Self {
+            connections: Arc::new(RwLock::new(connections)),
+            log,
+            own_log: Arc::default(),
+            feed: IndexFeed::default(),
+            indexing: Arc::default(),
+            bridge: Arc::default(),
+        }
     }
 
     /// Creates a database in memory that ends with its last clone.
     #[cfg(any(test, feature = "test-util"))]
     pub async fn in_memory() -> Result<Self, StoreError> {
         let store = Self::new(Connections::in_memory(Schema::Index).await?, None);
-        store.bridge.set(Connections::in_memory(Schema::Bridge).await?).expect("the store is new");
         store.indexing.ready.send_replace(true);
         Ok(store)
     }
@@ -79,14 +90,18 @@ impl Store {
 
     /// Waits for pending operations and closes the files. Optional: without it, no completed operation is lost.
     pub async fn close(&self) {
-        self.connections.close().await;
+        self.connections().close().await;
         if let Some(bridge) = self.bridge.get() {
             bridge.close().await;
         }
     }
 
-    pub(crate) fn connections(&self) -> &Connections {
-        &self.connections
+    pub(crate) fn connections(&self) -> Connections {
+        self.connections.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_connections(&self, connections: Connections) {
+        *self.connections.write().unwrap_or_else(PoisonError::into_inner) = connections;
     }
 
     pub(crate) fn bridge_connections(&self) -> &OnceCell<Connections> {
@@ -98,8 +113,12 @@ impl Store {
     }
 
     /// The folder of the database. None for a database in memory.
-    pub(crate) fn state_folder(&self) -> Option<&Path> {
-        self.connections.path()?.parent()
+    pub(crate) fn state_folder(&self) -> Option<PathBuf> {
+        self.connections().path()?.parent().map(Path::to_owned)
+    }
+
+    pub(crate) fn own_log(&self) -> &OnceLock<Arc<LogWriter>> {
+        &self.own_log
     }
 
     pub(crate) fn feed(&self) -> &IndexFeed {
@@ -107,7 +126,8 @@ impl Store {
     }
 
     /// The connections for queries of the index, once it has everything that the log had when the database was opened.
-    pub(crate) async fn indexed(&self) -> &SqlitePool {
+    pub(crate) async fn indexed(&self) -> SqlitePool {
+        self.follow_file().await;
         if !*self.indexing.ready.borrow() {
             let mut ready = self.indexing.ready.subscribe();
             // `self` holds the sender, so this never fails.
@@ -121,18 +141,18 @@ impl Store {
     }
 
     /// The connections for queries of anything else.
-    pub(crate) fn reading(&self) -> &SqlitePool {
-        self.connections.reading()
+    pub(crate) fn reading(&self) -> SqlitePool {
+        self.connections().reading().clone()
     }
 
     /// The connection for single statements that write.
-    pub(crate) fn writing(&self) -> &SqlitePool {
-        self.connections.writing()
+    pub(crate) fn writing(&self) -> SqlitePool {
+        self.connections().writing().clone()
     }
 
     /// Begins a transaction, for several statements that write.
     pub(crate) async fn transaction(&self) -> Result<Transaction, StoreError> {
-        self.connections.transaction().await
+        self.connections().transaction().await
     }
 
     /// Frees caches.

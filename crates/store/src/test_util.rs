@@ -30,9 +30,9 @@ pub struct NewSession<'a> {
 impl Store {
     /// Lists everything that is wrong with the database, in SQLite's words. A damaged file is marked, as by the writer task.
     pub async fn check(&self) -> Result<Vec<String>, StoreError> {
-        let damage = integrity::damage(self.reading()).await?;
+        let damage = integrity::damage(&self.reading()).await?;
         if damage.is_empty() {
-            return integrity::foreign_key_violations(self.reading()).await;
+            return integrity::foreign_key_violations(&self.reading()).await;
         }
         self.connections().mark_suspect();
         Ok(damage)
@@ -52,7 +52,7 @@ impl Store {
         .bind(first_words(new.begins))
         .bind(new.parent.map(|parent| parent.0.as_str()))
         .bind(Time::now().millis());
-        Ok(row.fetch_one(self.writing()).await?)
+        Ok(row.fetch_one(&self.writing()).await?)
     }
 
     /// Notes that a turn of a session succeeded. False if there is no such session.
@@ -61,14 +61,14 @@ impl Store {
             "UPDATE sessions SET turns = turns + 1, used = max(used, ?2), native = coalesce(?3, native) WHERE id = ?1",
         );
         let native = native.map(|native| native.0.as_str());
-        let done = query.bind(&id.0).bind(Time::now().millis()).bind(native).execute(self.writing()).await?;
+        let done = query.bind(&id.0).bind(Time::now().millis()).bind(native).execute(&self.writing()).await?;
         Ok(done.rows_affected() > 0)
     }
 
     /// Deletes a session with its turns and chains. False if this client has no such session.
     pub async fn session_delete(&self, id: &SessionKey, owner: &ClientId) -> Result<bool, StoreError> {
         let query = sqlx::query("DELETE FROM sessions WHERE id = ?1 AND owner = ?2").bind(&id.0).bind(owner.as_str());
-        Ok(query.execute(self.writing()).await?.rows_affected() > 0)
+        Ok(query.execute(&self.writing()).await?.rows_affected() > 0)
     }
 
     /// Stores that a history of `messages` messages leads to a session. False if this client has no such session.
@@ -92,6 +92,6 @@ impl Store {
         .bind(i64::try_from(messages).unwrap_or(i64::MAX))
         .bind(Time::now().millis())
         .bind(&session.0);
-        Ok(query.execute(self.writing()).await?.rows_affected() > 0)
+        Ok(query.execute(&self.writing()).await?.rows_affected() > 0)
     }
 }

@@ -29,14 +29,21 @@ impl Store {
     /// The state of bridges. The first call opens its file, or creates it. A damaged file, or one of a newer version, is
     /// refused and left unchanged.
     pub async fn bridge(&self) -> Result<BridgeDatabase<'_>, StoreError> {
-        let open = async || match self.state_folder() {
-            Some(state) if !self.connections().is_closed() => {
-                Connections::open(&state.join(BRIDGE_FILE), Schema::Bridge).await
-            }
-            _ => Err(StoreError::Closed),
-        };
-        let connections = self.bridge_connections().get_or_try_init(open).await?;
+        let connections = self.bridge_connections().get_or_try_init(|| self.open_bridge()).await?;
         Ok(BridgeDatabase { store: self, connections })
+    }
+
+    async fn open_bridge(&self) -> Result<Connections, StoreError> {
+        if self.connections().is_closed() {
+            return Err(StoreError::Closed);
+        }
+        match self.state_folder() {
+            Some(state) => Connections::open(&state.join(BRIDGE_FILE), Schema::Bridge).await,
+            #[cfg(any(test, feature = "test-util"))]
+            None => Connections::in_memory(Schema::Bridge).await,
+            #[cfg(not(any(test, feature = "test-util")))]
+            None => Err(StoreError::Closed),
+        }
     }
 
     /// Deletes handled messages of bridges, and bindings of unused channels, from before the given time. Returns how many.
@@ -137,7 +144,7 @@ impl BridgeDatabase<'_> {
         let Some(mut binding) = found else { return Ok(None) };
         if let Some(SessionKey(session)) = binding.session.take() {
             let query = sqlx::query_scalar("SELECT id FROM sessions WHERE id = ?1").bind(session);
-            binding.session = query.fetch_optional(self.store.indexed().await).await?.map(SessionKey);
+            binding.session = query.fetch_optional(&self.store.indexed().await).await?.map(SessionKey);
         }
         Ok(Some(binding))
     }

@@ -25,13 +25,14 @@ const PROGRESS_RUNS: u64 = 20_000;
 impl Store {
     /// Indexes what killed processes have written to the log. `own` is the writer of this process.
     pub async fn catch_up(&self, own: Option<&LogWriter>) -> Result<(), StoreError> {
+        self.follow_file().await;
         let _running = self.indexing().running.lock().await;
         let indexed = match self.log() {
             Some(folder) => catch_up(self, folder, own.map(LogWriter::process)).await.map(drop),
             None => Ok(()),
         };
         if let (Ok(()), Some(state)) = (&indexed, self.state_folder()) {
-            upgrade::remove_old_files(state);
+            upgrade::remove_old_files(&state);
         }
         // Queries answer what they can even if a part of the log cannot be read.
         if matches!(indexed, Ok(()) | Err(StoreError::Log(_))) {
@@ -56,7 +57,7 @@ impl Store {
 }
 
 /// Indexes everything that the database does not have. Returns the number of runs.
-async fn catch_up(store: &Store, folder: &LogFolder, own: Option<&str>) -> Result<u64, StoreError> {
+pub(super) async fn catch_up(store: &Store, folder: &LogFolder, own: Option<&str>) -> Result<u64, StoreError> {
     let started = Instant::now();
     let mut progress = Progress::default();
     let indexed = indexed(store).await?;
@@ -123,7 +124,7 @@ struct Progress {
 /// The position up to which each process is indexed.
 pub(crate) async fn indexed(store: &Store) -> Result<HashMap<Arc<str>, LogPosition>, StoreError> {
     let query = sqlx::query_as("SELECT process, segment, position FROM segments");
-    let rows: Vec<(String, i64, i64)> = query.fetch_all(store.reading()).await?;
+    let rows: Vec<(String, i64, i64)> = query.fetch_all(&store.reading()).await?;
     let position = |(process, segment, offset): (String, i64, i64)| {
         let process: Arc<str> = process.into();
         let segment = u32::try_from(segment).unwrap_or_default();

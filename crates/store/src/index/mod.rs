@@ -10,10 +10,12 @@
 //!   indexed.
 //! - `catch_up` indexes what a killed process left behind that position. A new database has no positions, so it is filled
 //!   from the whole log.
+//! - `replaced_file` does so while the process runs, when the file was deleted.
 
 pub(crate) mod catch_up;
 mod feed;
 mod log_rows;
+mod replaced_file;
 mod statement;
 mod task;
 pub(crate) mod upsert;

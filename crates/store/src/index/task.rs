@@ -69,6 +69,10 @@ impl Store {
     /// task.
     #[must_use]
     pub fn index(&self, log: Option<Arc<LogWriter>>) -> (IndexFeed, IndexTask) {
+        if let Some(log) = &log {
+            // The log of a process does not change.
+            let _ = self.own_log().set(Arc::clone(log));
+        }
         let feed = self.feed().clone();
         (feed.clone(), IndexTask { store: self.clone(), feed, log, failing: false, behind: false })
     }
@@ -116,6 +120,8 @@ impl IndexTask {
 
     /// Writes everything that is pending. False if that failed: the rows are still pending.
     async fn commit(&mut self, stop: &CancellationToken) -> bool {
+        // Before rows are taken: a new file gets those that were written to the former one from the log.
+        self.store.follow_file().await;
         let batch = self.take();
         // The last transaction also stores the position in the log: nothing is left to the next process.
         let is_last = self.feed.state().closed.load(Ordering::Acquire) && batch.end.is_some();

@@ -16,6 +16,7 @@ mod opening;
 mod processes;
 mod prune;
 mod rebuild;
+mod replaced_file;
 mod runs;
 mod session;
 mod session_state;

@@ -29,6 +29,7 @@ mod config;
 mod confined_git;
 mod conversation;
 mod database_failures;
+mod deleted_index;
 #[cfg(feature = "discord")]
 mod discord;
 mod doctor;
