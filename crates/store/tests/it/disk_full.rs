@@ -1,34 +1,52 @@
-//! Tests a disk that becomes full at any operation of the log: a record that was reported as written is there after a
-//! restart, and one that was refused is not.
+//! Tests a disk that becomes full at any operation of the log: a record that was reported as written is in the index, and
+//! in one that is rebuilt after a restart; one that was refused is in neither.
 
 use std::collections::BTreeSet;
 
-use trunkline_store::{Durability, LogRecord, LogWriter, RunFilter, Store};
+use trunkline_store::{
+    ClientId, Durability, LogRecord, LogWriter, RunEnded, RunFilter, RunState, SessionFilter, SessionRow, SessionState,
+    Store,
+};
 
-use crate::fixture::{TestProcess, TestRecord, accepted, end, event, text};
+use crate::fixture::{TestProcess, TestRecord, accepted, end, event, state, text};
 
 /// Bytes that the failing write stores.
 const STORED_BYTES: [u64; 4] = [0, 9, 100, u64::MAX];
 
-const RUNS: usize = 3;
+const RUNS: usize = 2;
 
-/// The records of a run, with the name of the run.
-fn records(at: usize) -> Vec<(String, LogRecord)> {
-    let run = format!("r{at}");
-    let records = [
-        TestRecord::from(accepted(&run, None)).0,
-        event(0, text(&format!("event of {run}"))),
-        TestRecord::from(end()).0,
-    ];
-    records.into_iter().map(|record| (run.clone(), record)).collect()
+/// A record, with the name under which [`content`] lists it.
+fn records(at: usize) -> [(&'static str, LogRecord); 4] {
+    let (run, session) = (run(at), session(at));
+    [
+        ("accepted", TestRecord::from(accepted(&run, None)).0),
+        ("event", event(0, text(&format!("event of {run}")))),
+        ("session", TestRecord::from(session.clone()).0),
+        ("ended", TestRecord::from(RunEnded { session: Some(session.session.id), ..end() }).0),
+    ]
 }
 
-/// The records that a store has, as `run kind`.
-async fn content(store: &Store) -> BTreeSet<String> {
+fn run(at: usize) -> String {
+    format!("r{at}")
+}
+
+/// The session after a run. All runs are turns of one session.
+fn session(at: usize) -> SessionState {
+    let time = i64::try_from(at).unwrap() + 1;
+    state("s", time, &[u8::try_from(time).unwrap()])
+}
+
+/// The records that a store has, as `run kind`, and the session as of its latest record.
+async fn content(store: &Store) -> (BTreeSet<String>, Option<SessionRow>) {
+    assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
     let mut content = BTreeSet::new();
+    let sessions = store.sessions(&SessionFilter::default()).await.unwrap();
+    let session = sessions.first().cloned();
     for row in store.runs(&RunFilter { limit: 100, ..RunFilter::default() }).await.unwrap() {
         content.insert(format!("{} accepted", row.id));
         if row.ended.is_some() {
+            assert_eq!((row.state, row.usage), (RunState::Finished, end().usage));
+            assert_eq!(row.session, session.as_ref().map(|session| session.id.clone()), "{}", row.id);
             content.insert(format!("{} ended", row.id));
         }
         for event in store.events(&row.id, 0).await.unwrap() {
@@ -36,7 +54,13 @@ async fn content(store: &Store) -> BTreeSet<String> {
             content.insert(format!("{} event", row.id));
         }
     }
-    content
+    for hash in 1..=u8::try_from(RUNS).unwrap() {
+        let found = store.chain_find(&ClientId::local(), "m", &[[hash; 32]]).await.unwrap();
+        let is_latest = session.as_ref().is_some_and(|session| session.turns == u64::from(hash));
+        assert_eq!(found.is_some(), is_latest, "the history {hash} leads to the session as of its latest record only");
+    }
+    assert!(sessions.len() <= 1);
+    (content, session)
 }
 
 /// Returns whether the failure happened.
@@ -44,27 +68,20 @@ async fn check(operations: u64, failures: u64, stored: u64, durability: Durabili
     let folder = tempfile::tempdir().unwrap();
     let store = Store::in_memory_with_log(folder.path()).await.unwrap();
     let log = LogWriter::new(folder.path(), durability).segment_bytes(300);
-    let (process, _task) = TestProcess::with_log(store, log);
+    let process = TestProcess::start_with(store, log);
     process.log.fail_after(operations, failures, stored);
-    let mut promised = BTreeSet::new();
+    let mut promised = (BTreeSet::new(), None);
     let mut refused: u64 = 0;
     for at in 0..RUNS {
-        for (run, record) in records(at) {
-            let kind = match &record {
-                LogRecord::Accepted(_) => "accepted",
-                LogRecord::Event(_) => "event",
-                LogRecord::Started(_)
-                | LogRecord::Continued(_)
-                | LogRecord::Workspace(_)
-                | LogRecord::Session(_)
-                | LogRecord::Ended(_) => "ended",
-            };
+        let run = run(at);
+        for (kind, record) in records(at) {
             // As the engine does: a run that was not accepted has no further records.
-            if kind != "accepted" && !promised.contains(&format!("{run} accepted")) {
+            if kind != "accepted" && !promised.0.contains(&format!("{run} accepted")) {
                 continue;
             }
             match process.try_write(&run, &record) {
-                Ok(()) => drop(promised.insert(format!("{run} {kind}"))),
+                Ok(()) if kind == "session" => promised.1 = Some(session(at).session),
+                Ok(()) => drop(promised.0.insert(format!("{run} {kind}"))),
                 Err(_) => refused += 1,
             }
         }
@@ -73,10 +90,12 @@ async fn check(operations: u64, failures: u64, stored: u64, durability: Durabili
     assert_eq!(process.log.failed_writes(), refused);
     // A failure to start another segment does not refuse the end of a run.
     assert!(refused <= failures, "{refused} of {failures}");
-    process.kill().await;
-    let store = Store::in_memory_with_log(folder.path()).await.unwrap();
     let case = format!("operation {operations}, {failures} failures, {stored} bytes, {durability:?}");
-    assert_eq!(content(&store).await, promised, "{case}");
+    process.feed.flush().await.unwrap();
+    assert_eq!(content(&process.store).await, promised, "while the process runs: {case}");
+    process.kill().await;
+    let rebuilt = Store::in_memory_with_log(folder.path()).await.unwrap();
+    assert_eq!(content(&rebuilt).await, promised, "rebuilt: {case}");
     failed
 }
 
@@ -96,6 +115,6 @@ async fn what_was_promised_is_kept_when_any_operation_finds_the_disk_full() {
             }
             operations += 1;
         }
-        assert!(operations > 4 * RUNS as u64, "{operations}: each write, and some segments");
+        assert!(operations > 5 * RUNS as u64, "{operations}: each write, and some segments");
     }
 }

@@ -103,9 +103,8 @@ pub(crate) struct TestProcess {
 
 impl TestProcess {
     pub(crate) async fn start(folder: &Path) -> Self {
-        let (mut process, task) = Self::without_task(folder).await;
-        process.task.spawn(task.run(process.stop.clone()));
-        process
+        let store = Store::open(&folder.join(DATABASE_FILE)).await.unwrap();
+        Self::start_with(store, LogWriter::new(folder, Durability::Process))
     }
 
     /// A process whose task does not run, so that records reach the log only.
@@ -114,7 +113,14 @@ impl TestProcess {
         Self::with_log(Store::open(&folder.join(DATABASE_FILE)).await.unwrap(), log)
     }
 
-    pub(crate) fn with_log(store: Store, log: LogWriter) -> (Self, IndexTask) {
+    /// A process with this store and log.
+    pub(crate) fn start_with(store: Store, log: LogWriter) -> Self {
+        let (mut process, task) = Self::with_log(store, log);
+        process.task.spawn(task.run(process.stop.clone()));
+        process
+    }
+
+    fn with_log(store: Store, log: LogWriter) -> (Self, IndexTask) {
         let log = Arc::new(log);
         let (feed, task) = store.index(Some(Arc::clone(&log)));
         (Self { store, log, feed, stop: CancellationToken::new(), task: JoinSet::new() }, task)

@@ -5,11 +5,11 @@ use std::time::Duration;
 use trunkline_core::event::Receipt;
 use trunkline_core::failure::{Category, Failure};
 use trunkline_store::{
-    ClaimResult, ClientId, IdempotencyClaim, LogRecord, LogState, RunAccepted, RunEnded, RunFilter, RunOutcome,
+    ClaimResult, ClientId, IdempotencyClaim, LogRecord, LogState, RunAccepted, RunEnded, RunFilter, RunOutcome, RunRow,
     RunState, RunWorkspace, Store, Time,
 };
 
-use crate::fixture::{TestProcess, accepted, end, open, started};
+use crate::fixture::{TestProcess, TestRecord, accepted, end, open, started};
 
 fn accepted_by(run: &str, owner: &str, gateway: &str) -> RunAccepted {
     RunAccepted { owner: ClientId::new(owner), gateway: gateway.into(), ..accepted(run, None) }
@@ -58,6 +58,29 @@ async fn row_follows_the_states_of_its_run() {
     assert_eq!((rows[2].error.as_ref(), rows[2].duration_ms, rows[2].attempts), (None, Some(1234), 1));
     let open: Vec<String> = store.open_runs().await.unwrap().into_iter().map(|row| row.id).collect();
     assert_eq!(open, ["a", "b"]);
+}
+
+/// Another process may write the row of a run that it has read from the log before the latest records.
+#[tokio::test]
+async fn row_is_never_replaced_by_an_earlier_state_of_its_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let [process, other] = [TestProcess::start(folder.path()).await, TestProcess::start(folder.path()).await];
+    let mut states = Vec::new();
+    for record in [TestRecord::from(accepted("r", None)), started().into(), end().into()] {
+        process.write("r", record);
+        states.push(process.store.run("r", None).await.unwrap().unwrap());
+    }
+    for (present, row) in states.iter().enumerate() {
+        for (arriving, late) in states.iter().enumerate() {
+            let id = format!("{present}-{arriving}");
+            process.feed.add(RunRow { id: id.clone(), ..row.clone() });
+            process.feed.flush().await.unwrap();
+            other.feed.add(RunRow { id: id.clone(), ..late.clone() });
+            other.feed.flush().await.unwrap();
+            let stored = open(folder.path()).await.run(&id, None).await.unwrap().unwrap();
+            assert_eq!(stored, RunRow { id, ..states[present.max(arriving)].clone() });
+        }
+    }
 }
 
 #[tokio::test]

@@ -118,6 +118,15 @@ impl PendingReply {
         }
     }
 
+    /// The part of the reply that has arrived so far.
+    pub(crate) fn arrived(&mut self) -> String {
+        self.socket.set_nonblocking(true).unwrap();
+        // Ends with an error if the reply continues.
+        let _ = self.socket.read_to_end(&mut self.read);
+        self.socket.set_nonblocking(false).unwrap();
+        String::from_utf8_lossy(&self.read).into_owned()
+    }
+
     /// The status code, or `None` if it does not arrive within 200 ms.
     pub(crate) fn status_soon(mut self) -> Option<u16> {
         self.socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();

@@ -33,6 +33,7 @@ mod deleted_index;
 #[cfg(feature = "discord")]
 mod discord;
 mod doctor;
+mod durability;
 mod errors;
 mod history;
 mod killed_gateway;
@@ -61,6 +62,7 @@ mod runs_cli;
 mod sandbox;
 mod security;
 mod sessions;
+mod shared_keys;
 mod shared_state;
 mod shutdown;
 mod spare_worktrees;

@@ -1,5 +1,6 @@
 //! Two gateways on one state folder: when one is killed, the other takes over its runs and saves their work.
 
+use std::fs;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -94,6 +95,42 @@ fn session_continues_in_the_survivor_when_its_gateway_is_killed() {
     let third = other.chat("m", "and on").header("x-trunkline-session", &session).send();
     assert_eq!(third.content(), "half");
     assert_eq!(third.json()["trunkline"]["session"]["resumed"], true);
+}
+
+/// The killed gateway had answered, and its log has the session's new id for resuming it. The index does not.
+#[test]
+fn survivor_continues_from_the_last_answer_when_the_killed_gateway_held_the_session() {
+    const BEFORE: &str = "0199a213-81c0-7800-8aa1-bbab2a035a53";
+    const AFTER: &str = "0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f";
+    let script = "note \"$@\"; case $(counted) in
+        1) thread=0199a213-81c0-7800-8aa1-bbab2a035a53 ;;
+        *) thread=0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f ;;
+        esac
+        printf '{\"type\":\"thread.started\",\"thread_id\":\"%s\"}\\n' $thread; codex_answers done";
+    let mut gateway = TestGateway::new().cli("codex", script).model("m", json!({"driver": "codex"})).start();
+    let other = gateway.second_gateway();
+    let resumed =
+        |gateway: &TestGateway, thread: &str| gateway.argv("codex").windows(2).any(|two| two == ["resume", thread]);
+    let session = gateway.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
+    let mut database = Database::open(&gateway.path("state/trunkline.db"));
+    until("the first turn is indexed", || database.all("SELECT native FROM sessions") == [BEFORE]);
+    database.lock();
+    let second = gateway.chat("go on").header("x-trunkline-session", &session).send();
+    assert_eq!((second.content().as_str(), resumed(&gateway, BEFORE)), ("done", true));
+    let holder = || {
+        let lease = fs::read_dir(gateway.path("state/turns")).unwrap().next();
+        lease.map(|lease| fs::read_to_string(lease.unwrap().path()).unwrap()).unwrap_or_default()
+    };
+    let killed = holder();
+    assert_ne!(killed, "", "the session is held until the index has the turn");
+    gateway.signal(Signal::KILL);
+    let third = other.chat("m", "and on").header("x-trunkline-session", &session).open();
+    until("the survivor holds the session", || !["", killed.as_str()].contains(&holder().as_str()));
+    database.unlock();
+    let third = third.finish();
+    assert_eq!((third.content().as_str(), &third.json()["trunkline"]["session"]["resumed"]), ("done", &json!(true)));
+    assert!(resumed(&gateway, AFTER), "{:?}", gateway.argv("codex"));
+    gateway.wait_for_exit();
 }
 
 #[test]
