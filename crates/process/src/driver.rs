@@ -256,13 +256,7 @@ impl ProcessDriver {
                 }
                 Poll::Pending
             }
-            Poll::Pending => {
-                // A spool has no end of its own if it was opened a second time. Without processes there is no writer.
-                if self.is_over() && self.pipes.stdout.as_ref().is_some_and(|stdout| stdout.as_spool().is_some()) {
-                    self.pipes.stdout = None;
-                }
-                Poll::Pending
-            }
+            Poll::Pending => Poll::Pending,
         }
     }
 

@@ -99,6 +99,7 @@ mod message;
 mod output;
 mod pipes;
 mod pool;
+mod readiness;
 mod running;
 mod spec;
 mod spool;

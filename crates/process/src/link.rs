@@ -17,17 +17,15 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::cmsg_space;
-use rustix::net::{
-    RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, recv, send, sendmsg, shutdown,
-};
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, send, sendmsg, shutdown};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, waitpid};
-use tokio::io::Interest;
-use tokio::net::UnixStream;
-use tokio::net::unix::pipe::Receiver;
+use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::task::JoinHandle;
 
 use crate::janitor::Janitor;
 use crate::message::{self, KeeperReport};
+use crate::readiness::read_available;
 use crate::spec::StopSignal;
 use crate::{descendants, files};
 
@@ -69,7 +67,9 @@ pub(crate) struct KeeperLink {
 /// The shared part of a [`KeeperLink`], to end or pause the keeper's run.
 #[derive(Debug)]
 pub(crate) struct KeeperHandle {
-    socket: UnixStream,
+    /// Registered for reading only. A stream would be registered for writing, too, and the kernel reports that a socket can
+    /// be written whenever the other end has read: each request would wake a worker once more.
+    socket: Receiver,
     pub(crate) pid: Pid,
     /// Whether the janitor is ending its run, which has a grace period.
     pub(crate) stopping: AtomicBool,
@@ -82,7 +82,7 @@ impl KeeperLink {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let _runtime = janitor.enter();
-        let socket = UnixStream::from_std(ours)?;
+        let socket = Receiver::from_owned_fd_unchecked(ours.into())?;
         let mut command = Command::new(&program.path);
         // The gateway's environment holds secrets, which a run could read in the keeper's /proc entry.
         command.args(&program.args).args(files::original_limit().map(|files| files.to_string())).env_clear();
@@ -119,15 +119,15 @@ impl KeeperLink {
     /// Sends a request to run. `Err(RequestNotSent::Whole)` means that the keeper was dead already and received nothing.
     pub(crate) async fn send_run(&mut self, frame: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), RequestNotSent> {
         let socket = &self.handle.socket;
-        let first = socket.async_io(Interest::WRITABLE, || {
+        let first = send_when_writable(socket, || {
             let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(3))];
             let mut control = SendAncillaryBuffer::new(&mut space);
             control.push(SendAncillaryMessage::ScmRights(fds));
-            Ok(sendmsg(socket.as_fd(), &[IoSlice::new(frame)], &mut control, SendFlags::NOSIGNAL)?)
+            sendmsg(socket, &[IoSlice::new(frame)], &mut control, SendFlags::NOSIGNAL)
         });
         let mut sent = first.await.map_err(RequestNotSent::Whole)?;
         while let Some(rest) = frame.get(sent..).filter(|rest| !rest.is_empty()) {
-            let more = socket.async_io(Interest::WRITABLE, || Ok(send(socket.as_fd(), rest, SendFlags::NOSIGNAL)?));
+            let more = send_when_writable(socket, || send(socket, rest, SendFlags::NOSIGNAL));
             sent += more.await.map_err(RequestNotSent::Part)?;
         }
         Ok(())
@@ -139,10 +139,8 @@ impl KeeperLink {
 
     /// Asks the keeper to stop its run. A keeper whose socket does not take sixteen bytes does not read: it is killed.
     pub(crate) fn send_stop(&self, signal: StopSignal, grace: Duration) {
-        let frame = message::stop(signal, grace);
-        match self.handle.socket.try_write(&frame) {
-            Ok(written) if written == frame.len() => {}
-            _ => self.kill(),
+        if !self.handle.send(&message::stop(signal, grace)) {
+            self.kill();
         }
     }
 
@@ -150,7 +148,7 @@ impl KeeperLink {
     pub(crate) fn poll_report(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<KeeperReport>> {
         while self.unread < KeeperReport::BYTES {
             ready!(self.handle.socket.poll_read_ready(cx))?;
-            match read_all(&self.handle.socket, &mut self.reports[self.unread..]) {
+            match read_available(&self.handle.socket, &mut self.reports[self.unread..]) {
                 Ok(0) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
                 Ok(read) => self.unread += read,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -192,25 +190,31 @@ impl KeeperHandle {
 
     /// Stops (`SIGSTOP`) or continues the program. Returns whether the request was sent.
     pub(crate) fn set_paused(&self, paused: bool) -> bool {
-        let frame = message::pause(paused);
-        self.socket.try_write(&frame).is_ok_and(|written| written == frame.len())
+        self.send(&message::pause(paused))
+    }
+
+    /// Sends a short message without waiting. Returns whether all of it was sent.
+    fn send(&self, frame: &[u8]) -> bool {
+        send(&self.socket, frame, SendFlags::NOSIGNAL).is_ok_and(|sent| sent == frame.len())
     }
 }
 
-/// Reads what is available. If that does not fill the buffer, the socket is empty and no longer counts as readable, so that
-/// the next poll waits without another read.
-fn read_all(socket: &UnixStream, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut read = None;
-    let room = buffer.len();
-    let tried = socket.try_io(Interest::READABLE, || {
-        let (count, _) = recv(socket.as_fd(), &mut *buffer, RecvFlags::empty())?;
-        read = Some(count);
-        // This error only clears the readiness from before the read. The end of the stream is kept.
-        if (1..room).contains(&count) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
-    });
-    match read {
-        Some(count) => Ok(count),
-        None => tried.map(|()| 0),
+/// Sends, once the socket has room. It nearly always has: only a request that is larger than the socket's buffer waits.
+async fn send_when_writable(
+    socket: &Receiver,
+    mut send: impl FnMut() -> rustix::io::Result<usize>,
+) -> io::Result<usize> {
+    match send() {
+        Err(Errno::AGAIN) => {}
+        sent => return Ok(sent?),
+    }
+    let writable = Sender::from_owned_fd_unchecked(socket.as_fd().try_clone_to_owned()?)?;
+    loop {
+        writable.writable().await?;
+        match writable.try_io(|| Ok(send()?)) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            sent => return sent,
+        }
     }
 }
 

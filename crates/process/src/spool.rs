@@ -18,7 +18,7 @@
 //!
 //! - The program gets an open file description of its own, in append mode. inotify reports writes to it, and when its last
 //!   copy is closed: that is the end of the output, as with a pipe.
-//! - [`SpoolWatch`] is one inotify instance and one task for all spools. It also runs while no one polls a spool.
+//! - [`SpoolWatch`] is one inotify instance for all spools. It also works while no one polls a spool.
 //! - The part of the file that was read is punched out, so its memory is freed.
 //!
 //! # Invariants
@@ -46,6 +46,7 @@ use rustix::io::pread;
 
 use crate::link::KeeperHandle;
 pub(crate) use watch::SpoolWatch;
+use watch::WatchedFile;
 
 /// Unread output at which the program is stopped.
 const MAX_UNREAD_BYTES: u64 = 32 << 20;
@@ -63,6 +64,8 @@ pub(crate) struct Spool {
     wd: i32,
     /// Offset up to which memory was freed.
     freed: u64,
+    /// Whether all output was read, and no more can come.
+    at_end: bool,
 }
 
 /// The part of a spool that is shared with the watch.
@@ -83,6 +86,8 @@ struct SpoolFlags {
     reopened: bool,
     /// Whether the program is stopped because it is too far ahead.
     paused: bool,
+    /// Whether no process of the program is left.
+    over: bool,
     /// Whether all that the kernel reported so far was read. Until the next report there is nothing to read.
     caught_up: bool,
     keeper: Weak<KeeperHandle>,
@@ -99,7 +104,7 @@ impl Spool {
         let child_end = open(&path, OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC, Mode::empty())?;
         let state = Arc::new(SpoolState { file, read: AtomicU64::new(0), flags: Mutex::default() });
         let wd = watch.add(&path, &state)?;
-        Ok((Self { state, watch: Arc::clone(watch), wd, freed: 0 }, child_end))
+        Ok((Self { state, watch: Arc::clone(watch), wd, freed: 0, at_end: false }, child_end))
     }
 
     /// Sets the keeper that can stop the program.
@@ -111,12 +116,15 @@ impl Spool {
     /// yet. The keeper is forgotten, because it will serve other programs.
     pub(crate) fn set_over(&self) {
         let mut flags = self.state.flags();
-        (flags.keeper, flags.paused, flags.caught_up) = (Weak::new(), false, false);
+        (flags.keeper, flags.paused, flags.over, flags.caught_up) = (Weak::new(), false, true, false);
     }
 
     /// Reads what is available into `buffer`. Ready with 0 at the end.
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        let closed = {
+        if self.at_end {
+            return Poll::Ready(Ok(0));
+        }
+        let complete = {
             let mut flags = self.state.flags();
             if !flags.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
                 flags.waker = Some(cx.waker().clone());
@@ -124,14 +132,14 @@ impl Spool {
             if flags.caught_up {
                 return Poll::Pending;
             }
+            let complete = flags.closed || flags.over;
             // Set before the file is read: a write that the read misses is reported afterwards.
-            flags.caught_up = !flags.closed;
-            flags.closed
+            flags.caught_up = !complete;
+            complete
         };
-        match self.read(buffer) {
-            Ok(0) if !closed => Poll::Pending,
-            result => Poll::Ready(result),
-        }
+        let count = self.read(buffer)?;
+        self.at_end = complete && count < buffer.len();
+        if count > 0 || self.at_end { Poll::Ready(Ok(count)) } else { Poll::Pending }
     }
 
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -163,7 +171,8 @@ impl Spool {
 
 impl Drop for Spool {
     fn drop(&mut self) {
-        self.watch.remove(self.wd);
+        let over = self.state.flags().over;
+        self.watch.remove(self.wd, if over { WatchedFile::Gone } else { WatchedFile::InUse });
         // No reader will catch up any more.
         self.state.resume();
     }

@@ -1,19 +1,20 @@
-//! Wakes the readers of spools: one inotify instance and one task for all of them.
+//! Wakes the readers of spools: one inotify instance for all of them.
 //!
-//! The task runs whether or not a reader does, so that a program is stopped even if its reader has stopped polling.
+//! Its events are read by the waker that the runtime calls when there are some, not by a task: a task would be scheduled only
+//! to wake the task of a reader, and each of them may wake a sleeping worker thread. The runtime calls it whether or not a
+//! reader is polled, so that a program is stopped even if its reader has stopped polling.
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
-use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::SpoolState;
 use crate::janitor::Janitor;
+use crate::readiness::read_available;
 
 /// Bytes of events that are read at once.
 const BATCH_BYTES: usize = 4096;
@@ -23,10 +24,31 @@ const HEADER_BYTES: usize = 16;
 /// The inotify instance, and the spools that it watches.
 #[derive(Debug)]
 pub(crate) struct SpoolWatch {
-    inotify: OwnedFd,
+    /// Not a pipe, but polled and read like one.
+    inotify: Receiver,
     spools: Mutex<HashMap<i32, Weak<SpoolState>>>,
-    /// Ends the task.
-    _end: DropGuard,
+    /// Held while events are read and delivered, so that their order is kept.
+    reading: Mutex<()>,
+    reader: Waker,
+}
+
+/// Reads the events when it is woken.
+struct EventReader(Weak<SpoolWatch>);
+
+impl Wake for EventReader {
+    fn wake(self: Arc<Self>) {
+        if let Some(watch) = self.0.upgrade() {
+            watch.read_events();
+        }
+    }
+}
+
+/// Whether a file outlives its spool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WatchedFile {
+    InUse,
+    /// Closed by every process. The kernel removes its watch.
+    Gone,
 }
 
 /// A change that the kernel reported.
@@ -39,14 +61,32 @@ enum SpoolChange {
 
 impl SpoolWatch {
     pub(crate) fn start(janitor: &Janitor) -> io::Result<Arc<Self>> {
-        let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         let _runtime = janitor.enter();
-        // Not a pipe, but polled and read like one.
-        let changes = Receiver::from_owned_fd_unchecked(inotify.try_clone()?)?;
-        let end = janitor.closing().child_token();
-        let watch = Arc::new(Self { inotify, spools: Mutex::default(), _end: end.clone().drop_guard() });
-        janitor.spawn(serve(Arc::downgrade(&watch), changes, end));
+        let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        let inotify = Receiver::from_owned_fd_unchecked(inotify)?;
+        let watch = Arc::new_cyclic(|watch| Self {
+            inotify,
+            spools: Mutex::default(),
+            reading: Mutex::default(),
+            reader: Waker::from(Arc::new(EventReader(Weak::clone(watch)))),
+        });
+        // There is no event yet. This registers the waker.
+        watch.read_events();
         Ok(watch)
+    }
+
+    /// Reads and delivers all events, until there are none and the waker is registered for the next.
+    fn read_events(&self) {
+        let _order = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut batch = [0; BATCH_BYTES];
+        // An error means that the runtime is shutting down, and this process with it.
+        while let Poll::Ready(Ok(())) = self.inotify.poll_read_ready(&mut Context::from_waker(&self.reader)) {
+            match read_available(&self.inotify, &mut batch) {
+                Ok(count) => decode(&batch[..count]).for_each(|change| self.deliver(&change)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return tracing::error!(%error, "inotify cannot be read"),
+            }
+        }
     }
 
     /// Watches the file at `path` and reports its events to `state`.
@@ -58,10 +98,12 @@ impl SpoolWatch {
         Ok(wd)
     }
 
-    pub(super) fn remove(&self, wd: i32) {
+    /// Watches a file no longer. Watch descriptors are not reused, so an event that is still queued is ignored.
+    pub(super) fn remove(&self, wd: i32, file: WatchedFile) {
         self.spools().remove(&wd);
-        // Watch descriptors are not reused, so an event that is still queued is ignored.
-        let _ = inotify::remove_watch(&self.inotify, wd);
+        if file == WatchedFile::InUse {
+            let _ = inotify::remove_watch(&self.inotify, wd);
+        }
     }
 
     fn deliver(&self, change: &SpoolChange) {
@@ -81,16 +123,6 @@ impl SpoolWatch {
 
     fn spools(&self) -> MutexGuard<'_, HashMap<i32, Weak<SpoolState>>> {
         self.spools.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Delivers changes until the pool is dropped or shut down.
-async fn serve(watch: Weak<SpoolWatch>, mut changes: Receiver, end: CancellationToken) {
-    let mut batch = [0; BATCH_BYTES];
-    // A read that does not fill the batch has emptied the queue, and tokio then waits without reading again.
-    while let Some(Ok(count)) = end.run_until_cancelled(changes.read(&mut batch)).await {
-        let Some(watch) = watch.upgrade() else { return };
-        decode(&batch[..count]).for_each(|change| watch.deliver(&change));
     }
 }
 
