@@ -89,7 +89,7 @@ impl TranscriptFiles {
     /// Transcript of a new session in `repo` that starts with `turn`.
     #[must_use]
     pub fn begin(&self, repo: &Path, turn: &str) -> TranscriptFile {
-        let session = SessionId(Uuid::now_v7().to_string());
+        let session = SessionId(Uuid::now_v7().to_string().into());
         let (path, turn) = (self.path(&session), Some(turn.to_owned()));
         TranscriptFile { path, session, repo: repo.to_owned(), file: None, written: 0, turn }
     }
@@ -179,7 +179,7 @@ fn lost(message: String) -> Failure {
 /// Checks that an id from a client can be a session id of the agent, which is also a file name.
 pub fn check(session: &SessionId) -> Result<(), Failure> {
     match Uuid::try_parse(&session.0) {
-        Ok(id) if id.hyphenated().to_string() == session.0 => Ok(()),
+        Ok(id) if id.hyphenated().to_string() == *session.0 => Ok(()),
         Ok(_) | Err(_) => {
             let message = format!("{:?} is not a session of the agent: those are UUIDs", session.0);
             Err(Failure::new(Category::Validation, message))
@@ -352,7 +352,7 @@ mod tests {
             (unknown, "/repo", "the agent has no session 01a1dc9b-98ad-7900-b3ff-2cd667be397c"),
             (&known, "/other", &format!("the session {known} belongs to /repo, not to /other")),
         ] {
-            let failure = files.resume(&SessionId(session.to_owned()), Path::new(repo), "t2").unwrap_err();
+            let failure = files.resume(&SessionId(session.into()), Path::new(repo), "t2").unwrap_err();
             assert_eq!((failure.category, failure.message.as_str()), (Category::Validation, message));
         }
     }

@@ -186,7 +186,7 @@ mod tests {
     }
 
     fn session(turn: &Turn) -> Option<&str> {
-        turn.session.as_ref().map(|session| session.0.as_str())
+        turn.session.as_ref().map(|session| &*session.0)
     }
 
     fn after(events: &[Event]) -> Conversation {

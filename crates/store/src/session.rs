@@ -40,7 +40,7 @@ impl Store {
         let row = sqlx::query_as(
             "SELECT * FROM sessions WHERE native = ?1 AND provider = ?2 AND owner = ?3 ORDER BY used DESC, id DESC LIMIT 1",
         );
-        Ok(row.bind(&native.0).bind(provider).bind(owner.as_str()).fetch_optional(&self.indexed().await).await?)
+        Ok(row.bind(&*native.0).bind(provider).bind(owner.as_str()).fetch_optional(&self.indexed().await).await?)
     }
 
     /// Lists the sessions of all clients whose ids start with `prefix`, for a user who types one.
@@ -79,7 +79,7 @@ impl<'r> FromRow<'r, SqliteRow> for SessionRow {
             model: row.try_get("model")?,
             provider: row.try_get("provider")?,
             repo: PathBuf::from(row.try_get::<String, _>("repo")?),
-            native: row.try_get::<Option<String>, _>("native")?.map(SessionId),
+            native: row.try_get::<Option<String>, _>("native")?.map(|native| SessionId(native.into())),
             title: row.try_get("title")?,
             parent: row.try_get::<Option<String>, _>("parent")?.map(SessionKey),
             created: Time::from_millis(row.try_get("created")?),

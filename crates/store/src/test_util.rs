@@ -60,7 +60,7 @@ impl Store {
         let query = sqlx::query(
             "UPDATE sessions SET turns = turns + 1, used = max(used, ?2), native = coalesce(?3, native) WHERE id = ?1",
         );
-        let native = native.map(|native| native.0.as_str());
+        let native = native.map(|native| &*native.0);
         let done = query.bind(&id.0).bind(Time::now().millis()).bind(native).execute(&self.writing()).await?;
         Ok(done.rows_affected() > 0)
     }

@@ -150,7 +150,7 @@ pub fn session(id: &str, param: &str) -> Result<Option<SessionId>, ApiError> {
     if id.len() > MAX_SESSION_BYTES || id.starts_with('-') || id.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err(ApiError::invalid("invalid_value", "not a valid session id").about(param));
     }
-    Ok(Some(SessionId(id.to_owned())))
+    Ok(Some(SessionId(id.into())))
 }
 
 fn convert(message: ChatMessage, path: &str) -> Result<Message, ApiError> {

@@ -21,7 +21,7 @@ impl OpencodeParser {
         let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
         let part = value.get("part");
         let session = value.get("sessionID").and_then(Value::as_str);
-        if part.is_some() && transcript.session.as_ref().is_some_and(|known| session.is_some_and(|id| id != known.0)) {
+        if part.is_some() && transcript.session.as_ref().is_some_and(|known| session.is_some_and(|id| *id != *known.0)) {
             // Steps of a sub-agent are ignored: its result is the output of a tool of the main agent.
             return true;
         }

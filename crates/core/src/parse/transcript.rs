@@ -168,13 +168,13 @@ impl OutputTranscript {
     /// Records the session and the model, if they are new.
     pub(super) fn started(&mut self, session: Option<&str>, model: Option<&str>) {
         let new_session =
-            session.filter(|id| !id.is_empty() && self.session.as_ref().is_none_or(|known| known.0 != **id));
+            session.filter(|id| !id.is_empty() && self.session.as_ref().is_none_or(|known| *known.0 != **id));
         let new_model = model.filter(|name| self.model.as_deref() != Some(*name));
         if new_session.is_none() && new_model.is_none() {
             return;
         }
         if let Some(id) = new_session {
-            self.session = Some(SessionId(id.to_owned()));
+            self.session = Some(SessionId(id.into()));
         }
         if let Some(name) = new_model {
             self.model = Some(name.to_owned());

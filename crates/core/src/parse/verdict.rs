@@ -33,7 +33,7 @@ pub(super) fn conclude(
 ) -> Conclusion {
     let stderr = Stderr::read(stderr, &context.noise);
     if transcript.session.is_none() {
-        transcript.session = session_in(&stderr.text).map(SessionId);
+        transcript.session = session_in(&stderr.text).map(|id| SessionId(id.into()));
     }
     let failure =
         failure(transcript, context, ending, &stderr, &plain).map(|failure| with_message(failure, context, &stderr));

@@ -49,7 +49,7 @@ impl fmt::Debug for EndedProcess {
 /// The result of a process.
 fn result_of(provider: &Provider, ended: &EndedProcess, before: Option<&str>) -> (EventResult, Option<Failure>) {
     let mut conversation = match before {
-        Some(session) => Conversation::resume("m", SessionId(session.to_owned())),
+        Some(session) => Conversation::resume("m", SessionId(session.into())),
         None => Conversation::default(),
     };
     conversation.ask("m", "hi");

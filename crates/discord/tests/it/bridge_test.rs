@@ -210,7 +210,7 @@ impl ScriptedBackend {
                 partials(partial);
             }
         };
-        let session_id = Some(SessionId("session".to_owned()));
+        let session_id = Some(SessionId("session".into()));
         let first = prompt.lines().next().unwrap_or_default().to_owned();
         for step in first.split('|') {
             match step.split_once(' ').unwrap_or((step, "")) {

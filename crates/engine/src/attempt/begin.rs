@@ -108,7 +108,7 @@ async fn on_warm_process(
     let taken = shared.warm.take(&boot, WarmTarget::of(launch.model, &boot), session).await;
     let Some(TakenProcess { process: kept, fresh }) = taken else { return Ok(None) };
     let WarmProcess { mut running, mut line, boot, stamps, scratch } = kept;
-    let session = session.filter(|_| fresh).map(|session| session.0.as_str());
+    let session = session.filter(|_| fresh).map(|session| &*session.0);
     let Some(words) = line.say(&live.escape.text(&prompt.text), session) else { return Ok(None) };
     running.limit(launch.model.limits);
     running.write(&words);

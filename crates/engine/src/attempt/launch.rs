@@ -177,7 +177,7 @@ impl Launch<'_> {
             .collect::<Result<_, _>>()?;
         let cwd_text = cwd.to_string_lossy();
         let mut values = self.values(&prompt.text, &cwd_text);
-        values.session = turn.session.as_ref().map(|session| session.0.as_str());
+        values.session = turn.session.as_ref().map(|session| &*session.0);
         values.system_file = system_file.as_deref();
         values.images = &images;
         let arguments = self.provider.arguments(self.form(), &values)?;

@@ -44,7 +44,7 @@ impl EventMask<'_> {
     fn event(&self, event: &Event) -> Event {
         match event {
             Event::Started { session, model } => Event::Started {
-                session: session.as_ref().map(|SessionId(id)| SessionId(self.text(id))),
+                session: session.as_ref().map(|SessionId(id)| SessionId(self.text(id).into())),
                 model: self.maybe(model),
             },
             Event::Text { delta } => Event::Text { delta: self.text(delta) },
@@ -190,7 +190,7 @@ mod tests {
         let usage = Usage { input_tokens: 1, output_tokens: 2, cached_tokens: 3, estimated: true };
         let failure = Failure::new(Category::Server, text.clone()).hint(text.clone());
         vec![
-            Event::Started { session: Some(SessionId(text.clone())), model: maybe.clone() },
+            Event::Started { session: Some(SessionId(text.as_str().into())), model: maybe.clone() },
             Event::Text { delta: text.clone() },
             Event::Thinking { delta: text.clone() },
             Event::ToolStarted { id: text.clone(), name: text.clone(), input: value },

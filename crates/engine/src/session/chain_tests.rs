@@ -166,7 +166,7 @@ impl SessionModel {
                 self.resumed += 1;
                 session
             }
-            None => SessionId(self.sessions.len().to_string()),
+            None => SessionId(self.sessions.len().to_string().into()),
         };
         self.sessions.insert(session.clone(), (request.client, asked.clone(), true));
         match request.end {

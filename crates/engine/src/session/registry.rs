@@ -179,7 +179,7 @@ impl SessionRegistry {
             (Some(id), _) => Some(id),
             (None, None) => None,
             (None, Some(store)) => match store.session_by_native(provider, native, &store_client_id(owner)).await {
-                Ok(row) => row.map(|row| SessionId(row.id.0)),
+                Ok(row) => row.map(|row| SessionId(row.id.0.into())),
                 Err(error) => {
                     self.store_failed(&error);
                     None
@@ -252,7 +252,7 @@ impl SessionRegistry {
 
     async fn head_in_store(&self, owner: &ClientId, model: &str, past: &MessageChain) -> Option<SessionId> {
         match self.store()?.chain_find(&store_client_id(owner), model, &[past.hash]).await {
-            Ok(found) => found.map(|(_, key)| SessionId(key.0)),
+            Ok(found) => found.map(|(_, key)| SessionId(key.0.into())),
             Err(error) => {
                 self.store_failed(&error);
                 None
@@ -403,7 +403,7 @@ impl SessionRegistry {
 }
 
 fn key(id: &SessionId) -> SessionKey {
-    SessionKey(id.0.clone())
+    SessionKey((*id.0).to_owned())
 }
 
 /// Converts a client id to the store's type.
@@ -414,7 +414,7 @@ pub(crate) fn store_client_id(owner: &ClientId) -> trunkline_store::ClientId {
 fn known_session(row: SessionRow, owner: &ClientId) -> KnownSession {
     let SessionRow { id, model, provider, repo, native, title, parent, created, used, turns, .. } = row;
     let earlier = Some(EarlierTurns { title, created, succeeded: turns, parent, used });
-    KnownSession { id: SessionId(id.0), owner: owner.clone(), model, provider, repo, native, earlier }
+    KnownSession { id: SessionId(id.0.into()), owner: owner.clone(), model, provider, repo, native, earlier }
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ fn update(id: &str, heads: &[u8]) -> SessionUpdate {
         model: "m".into(),
         provider: "codex".into(),
         repo: "/repo".into(),
-        native: Some(SessionId(format!("native-{id}"))),
+        native: Some(SessionId(format!("native-{id}").into())),
         earlier: None,
     };
     let heads = heads.iter().map(|head| chain(*head)).collect();
@@ -62,7 +62,7 @@ fn in_store(store: Store) -> Arc<SessionRegistry> {
 }
 
 async fn found(registry: &SessionRegistry, client_name: &str, model: &str, hash: u8) -> Option<String> {
-    registry.by_history(&client(client_name), model, &chain(hash)).await.map(|claim| claim.id.0.clone())
+    registry.by_history(&client(client_name), model, &chain(hash)).await.map(|claim| claim.id.to_string())
 }
 
 async fn with_and_without_a_store() -> [Arc<SessionRegistry>; 2] {
@@ -148,12 +148,13 @@ async fn free_unused_evicts_only_saved_and_idle_sessions() {
     record(&registry, update("running", &[4])).await;
     registry.start_turn(&SessionId("running".into()));
     registry.free_unused();
-    let mut left: Vec<String> = registry.cache().sessions.keys().map(|id| id.0.clone()).collect();
+    let mut left: Vec<String> = registry.cache().sessions.keys().map(ToString::to_string).collect();
     left.sort();
     assert_eq!((left, registry.cache().order.len()), (vec!["running".to_owned(), "unsaved".to_owned()], 2));
     // Evicted sessions are found in the store.
     assert!(registry.find(&SessionId("a".into()), &client("a")).await.is_some());
-    let found = async |hash| registry.by_history(&client("a"), "m", &chain(hash)).await.map(|claim| claim.id.0.clone());
+    let found =
+        async |hash| registry.by_history(&client("a"), "m", &chain(hash)).await.map(|claim| claim.id.to_string());
     assert_eq!((found(1).await, found(2).await, found(3).await), (Some("a".into()), None, Some("unsaved".into())));
     save(&registry, unsaved).await;
     assert!(registry.is_head(&SessionId("unsaved".into()), &client("a"), "m", &chain(3)).await);
@@ -211,14 +212,14 @@ fn provider_ids_and_clients_are_not_mixed_up_between_sessions() {
                 for (turn, (session, renamed)) in turns.iter().enumerate() {
                     // A provider may report a new id after each turn, or the same one.
                     if native[*session].is_none() || *renamed == 1 {
-                        native[*session] = Some(SessionId(format!("native-{turn}")));
+                        native[*session] = Some(SessionId(format!("native-{turn}").into()));
                     }
                     let mut update = update(&session.to_string(), &[]);
                     update.known.owner = client(clients[*session]);
                     update.known.native.clone_from(&native[*session]);
                     record(&registry, update).await;
                     for (session, native) in native.iter().enumerate() {
-                        let id = SessionId(session.to_string());
+                        let id = SessionId(session.to_string().into());
                         for asks in ["a", "b"] {
                             let found = registry.find(&id, &client(asks)).await.and_then(|known| known.native);
                             let expected = native.as_ref().filter(|_| clients[session] == asks);

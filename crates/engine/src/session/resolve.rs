@@ -329,6 +329,6 @@ mod tests {
         let candidate = Candidate { model: Arc::new(model), why: Why::Asked };
         let resolved = resolver.resolve(vec![candidate]).await.unwrap_or_else(|error| panic!("{error:?}"));
         let resumption = resolved.thread.unwrap().resumption();
-        assert_eq!((resumption.id.0.as_str(), resumption.resumed), ("s", true));
+        assert_eq!((&*resumption.id.0, resumption.resumed), ("s", true));
     }
 }

@@ -78,7 +78,7 @@ pub(crate) struct SessionThreadBuilder<'a> {
 impl SessionThreadBuilder<'_> {
     /// A session that starts with this turn.
     pub(crate) fn fresh(&self) -> SessionThread {
-        let id = SessionId(uuid::Uuid::now_v7().to_string());
+        let id = SessionId(uuid::Uuid::now_v7().to_string().into());
         let guard = self.sessions.enter_new(&id);
         let known = self.without_provider(id, None);
         self.thread(known, guard, Some(MessageChain::over(&self.turn.messages)))
@@ -86,7 +86,7 @@ impl SessionThreadBuilder<'_> {
 
     /// A session that is not in the registry, and that its provider knows by this id.
     pub(crate) fn adopted(&self, native: SessionId, alias: SessionGuard) -> SessionThread {
-        let id = SessionId(uuid::Uuid::now_v7().to_string());
+        let id = SessionId(uuid::Uuid::now_v7().to_string().into());
         let guard = self.sessions.enter_new(&id);
         let known = self.without_provider(id, Some(native));
         SessionThread { _alias: Some(alias), found_by: Some(FoundBy::Id), ..self.thread(known, guard, None) }

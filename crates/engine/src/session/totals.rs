@@ -154,7 +154,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state/totals.jsonl");
         let total = |input_tokens| Usage { input_tokens, ..Usage::default() };
-        let id = |n: usize| SessionId(format!("s{n}"));
+        let id = |n: usize| SessionId(format!("s{n}").into());
         let totals = SessionTotals::load(path.clone());
         assert_eq!(totals.replace(&id(1), total(10)), None);
         assert_eq!(totals.replace(&id(1), total(20)), Some(total(10)));

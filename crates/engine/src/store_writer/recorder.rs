@@ -93,7 +93,7 @@ impl StoreWriter {
             place: begun.place,
             model: turn.model.clone(),
             prompt: secrets.mask(head(&prompt::turn_text(turn), MAX_PROMPT_BYTES)),
-            session: begun.session.map(|session| SessionKey(session.0.clone())),
+            session: begun.session.map(|session| SessionKey((*session.0).to_owned())),
             gateway: begun.gateway.to_owned(),
             detached: begun.detached,
             key: begun.key,
@@ -152,7 +152,7 @@ impl Recorder {
     /// Records that the turn continues a session, so its prompt is only the new part.
     pub(crate) fn continues(&mut self, session: &SessionId, turn: &Turn) {
         let prompt = self.secrets.mask(head(&prompt::turn_text(turn), MAX_PROMPT_BYTES));
-        let session = SessionKey(session.0.clone());
+        let session = SessionKey((*session.0).to_owned());
         let record = LogRecord::Continued(RunContinued { at: Time::now(), session, prompt });
         self.log.push(&record);
         // Before the CLI starts: a head that leads to the session is outdated from now on.
@@ -238,7 +238,7 @@ impl Recorder {
             interrupted: false,
             usage,
             duration: took,
-            session: session.map(|session| SessionKey(session.0.clone())),
+            session: session.map(|session| SessionKey((*session.0).to_owned())),
             attempts: self.attempts,
             log: (!self.log.is_empty()).then(|| self.log.state()),
             key_released: self.keyed && (cancelled || !self.started),

@@ -47,7 +47,7 @@ mod tests {
     fn mark_can_be_removed_once() {
         let state = tempfile::tempdir().unwrap();
         let (own, other) = (SessionMarks::new(state.path()), SessionMarks::new(state.path()));
-        let session = SessionId("../s".to_owned());
+        let session = SessionId("../s".into());
         assert!(!own.remove("claude", &session));
         own.set("claude", &session).unwrap();
         assert!(!other.remove("codex", &session), "a session of another provider with the same id");

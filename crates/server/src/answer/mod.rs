@@ -199,7 +199,7 @@ pub(crate) fn describe_in_headers(headers: &mut HeaderMap, trace: &Trace, attemp
     if attempts > 0 {
         headers.insert("x-trunkline-attempts", HeaderValue::from(attempts));
     }
-    let session = trace.session.as_ref().map_or("", |session| session.0.as_str());
+    let session = trace.session.as_ref().map_or("", |session| &session.0);
     for (header, value) in [("x-trunkline-provider", trace.provider.as_str()), ("x-trunkline-session", session)] {
         if let (false, Ok(value)) = (value.is_empty(), HeaderValue::from_str(value)) {
             headers.insert(header, value);

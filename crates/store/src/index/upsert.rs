@@ -17,7 +17,7 @@ write_columns!(SessionRow, row =>
     model: &row.model,
     provider: &row.provider,
     repo: path_text(&row.repo),
-    native: row.native.as_ref().map(|native| native.0.as_str()),
+    native: row.native.as_ref().map(|native| &*native.0),
     title: &row.title,
     parent = "(SELECT id FROM sessions WHERE id = new.parent)": row.parent.as_ref().map(|parent| parent.0.as_str()),
     created: row.created.millis(),

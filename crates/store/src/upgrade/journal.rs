@@ -209,7 +209,7 @@ impl SessionTurn {
             .bind(&self.repo)
             .bind(first_words(&self.begins))
             .bind(self.time.millis())
-            .bind(self.native.as_ref().map(|native| native.0.as_str()))
+            .bind(self.native.as_ref().map(|native| &*native.0))
             .bind(i64::from(self.succeeded));
         if query.execute(&mut *connection).await?.rows_affected() == 0 {
             return Ok(());

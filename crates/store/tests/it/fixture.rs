@@ -80,7 +80,7 @@ pub(crate) fn state(id: &str, time: i64, hashes: &[u8]) -> SessionState {
             model: "m".into(),
             provider: "codex".into(),
             repo: "/repo".into(),
-            native: Some(SessionId(format!("native at {time}"))),
+            native: Some(SessionId(format!("native at {time}").into())),
             title: "Hi".into(),
             parent: None,
             created: Time::from_millis(0),

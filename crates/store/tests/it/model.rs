@@ -72,7 +72,7 @@ fn owner(at: usize) -> ClientId {
 }
 
 fn native(number: u8) -> SessionId {
-    SessionId(format!("native-{number}"))
+    SessionId(format!("native-{number}").into())
 }
 
 async fn apply(store: &Store, model: &mut StoreModel, step: StoreStep) -> Result<(), StoreError> {

@@ -61,8 +61,8 @@ async fn check(store: &Store) {
     let local = ClientId::local();
     let session = async |id: &str| store.session(&SessionKey(id.into()), &local).await.unwrap().unwrap();
     let (one, fork) = (session("s1").await, session("s2").await);
-    assert_eq!((one.turns, one.native.unwrap().0.as_str(), one.used.millis()), (3, "native-1", 90));
-    assert_eq!((fork.turns, fork.native.unwrap().0.as_str(), fork.used.millis()), (1, "native-2", 95));
+    assert_eq!((one.turns, &*one.native.unwrap().0, one.used.millis()), (3, "native-1", 90));
+    assert_eq!((fork.turns, &*fork.native.unwrap().0, fork.used.millis()), (1, "native-2", 95));
     assert_eq!(fork.parent, Some(one.id));
     for (model, hash, id) in [("asked", 7, "s1"), ("m", 5, "s2")] {
         let found = store.chain_find(&local, model, &[[hash; 32]]).await.unwrap();

@@ -170,7 +170,7 @@ impl AgentArgs {
                     let rows = entries.iter().map(|entry| format!("\n  {}  {}", entry.session, entry.title));
                     bail!("several sessions begin with {name}; which one?{}", rows.collect::<String>())
                 }
-                IndexMatch::None => return Ok(Some(ResumeTarget::Unknown(SessionId(name.clone())))),
+                IndexMatch::None => return Ok(Some(ResumeTarget::Unknown(SessionId(name.as_str().into())))),
             },
             Some(None) => index.newest(folder, self.model.as_deref()).with_context(|| {
                 let with = self.model.as_ref().map(|model| format!(" with {model}")).unwrap_or_default();

@@ -79,7 +79,7 @@ impl RunArgs {
         let turn = Turn {
             model,
             messages: vec![Message::new(Role::User, task)],
-            session: self.session.map(SessionId),
+            session: self.session.map(|session| SessionId(session.into())),
             surface: Surface::Run,
             ..Turn::default()
         };

@@ -87,7 +87,7 @@ impl ConversationIndex {
     /// The conversation with this session id, or those with this prefix.
     pub(crate) fn named(&self, name: &str) -> IndexMatch {
         let mut found = self.all();
-        if let Some(at) = found.iter().position(|entry| entry.session.0 == name) {
+        if let Some(at) = found.iter().position(|entry| *entry.session.0 == *name) {
             return IndexMatch::One(found.swap_remove(at));
         }
         found.retain(|entry| entry.session.0.starts_with(name));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     fn sessions(entries: &[SavedConversation]) -> Vec<&str> {
-        entries.iter().map(|entry| entry.session.0.as_str()).collect()
+        entries.iter().map(|entry| &*entry.session.0).collect()
     }
 
     #[test]
@@ -146,8 +146,8 @@ mod tests {
         assert_eq!(newest("/b", Some("n")), None);
         assert_eq!(sessions(&index.of_folder(Path::new("/a"))), ["s-one", "s-two"]);
         let named = |name| match index.named(name) {
-            IndexMatch::One(entry) => vec![entry.session.0],
-            IndexMatch::Several(entries) => entries.into_iter().map(|entry| entry.session.0).collect(),
+            IndexMatch::One(entry) => vec![entry.session.to_string()],
+            IndexMatch::Several(entries) => entries.into_iter().map(|entry| entry.session.to_string()).collect(),
             IndexMatch::None => Vec::new(),
         };
         assert_eq!(named("s-two"), ["s-two"]);

@@ -131,7 +131,7 @@ fn reads_lines_with_several_values_and_odd_escapes() {
     let (_, conclusion) =
         run(Format::Codex, &format!("\u{feff}{first} {item}{{\"type\":\"turn.completed\"}}\n"), Ending::Code(0));
     assert_eq!(conclusion.content, "a \u{fffd} b 😀 \\ud83d");
-    assert_eq!((conclusion.session.unwrap().0.as_str(), conclusion.failure), ("t", None));
+    assert_eq!((&*conclusion.session.unwrap().0, conclusion.failure), ("t", None));
     let huge = r#"{"type":"turn.completed","usage":{"input_tokens":18446744073709551615,"cache_read_input_tokens":9}}"#;
     assert_eq!(run(Format::Codex, huge, Ending::Code(0)).1.usage.input_tokens, u64::MAX);
 }
