@@ -6,7 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 
-use crate::message::{put, take};
+use crate::encoding::{put, take};
 
 /// Variables of a program. A variable that is set again replaces its earlier value.
 #[derive(Clone, PartialEq, Eq, Default)]

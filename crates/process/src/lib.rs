@@ -48,7 +48,7 @@
 //! let mut process = keepers
 //!     .spawn(Spec {
 //!         program: "claude".into(),
-//!         args: vec!["-p".into()],
+//!         args: ["-p"].into_iter().collect(),
 //!         env: [("PATH", "/usr/bin")].into_iter().collect(),
 //!         cwd: "/tmp".into(),
 //!         stdin: b"say hello".to_vec(),
@@ -84,10 +84,12 @@
 //! A program without one may signal, stop or kill its keeper, because it runs as the same user. That ends its run and has
 //! no other effect. Limits on memory or the number of processes are left to cgroups and the like.
 
+mod argument_list;
 mod awake;
 mod confinement;
 mod descendants;
 mod driver;
+mod encoding;
 mod environment;
 mod files;
 mod janitor;
@@ -105,6 +107,7 @@ mod spec;
 mod spool;
 mod undumpable;
 
+pub use argument_list::ArgumentList;
 pub use confinement::{Confinement, Landlock, LandlockUnavailable};
 pub use environment::Environment;
 pub use files::{open_files, raise_open_files};

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 
 use crate::confinement::{ConfinedPaths, Confinement};
+use crate::encoding::{put, put_count, take, take_u32};
 use crate::spec::{Spec, StopSignal};
 
 const RUN: u32 = 1;
@@ -77,14 +78,15 @@ pub(crate) enum FailedPart {
 
 /// Encodes the request to run `spec`. Its input is encoded only if it is passed as `stdin`.
 pub(crate) fn run(spec: &Spec, stdin: Option<&[u8]>) -> io::Result<Vec<u8>> {
-    let (variables, environment) = spec.env.encoded();
+    let ((count, arguments), (variables, environment)) = (spec.args.encoded(), spec.env.encoded());
     // Enough for a usual request: it is then allocated once.
-    let mut frame = Vec::with_capacity(environment.len() + stdin.map_or(0, <[u8]>::len) + USUAL_BYTES);
+    let mut frame =
+        Vec::with_capacity(arguments.len() + environment.len() + stdin.map_or(0, <[u8]>::len) + USUAL_BYTES);
     frame.resize(HEADER_BYTES, 0);
     put(&mut frame, spec.program.as_os_str());
     put(&mut frame, spec.cwd.as_os_str());
-    put_count(&mut frame, spec.args.len());
-    spec.args.iter().for_each(|arg| put(&mut frame, arg));
+    put_count(&mut frame, count);
+    frame.extend_from_slice(arguments);
     put_count(&mut frame, variables);
     frame.extend_from_slice(environment);
     put_count(&mut frame, usize::from(stdin.is_some()));
@@ -203,31 +205,8 @@ impl KeeperReport {
     }
 }
 
-pub(crate) fn put(frame: &mut Vec<u8>, string: &OsStr) {
-    put_count(frame, string.len());
-    frame.extend_from_slice(string.as_bytes());
-}
-
-/// A count above `u32::MAX` belongs to a frame that exceeds `MAX_FRAME_BYTES` anyway.
-fn put_count(frame: &mut Vec<u8>, count: usize) {
-    frame.extend_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
-}
-
-pub(crate) fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a OsStr> {
-    let length = take_u32(rest)? as usize;
-    let (string, after) = rest.split_at_checked(length)?;
-    *rest = after;
-    Some(OsStr::from_bytes(string))
-}
-
 fn take_paths<'a>(rest: &mut &'a [u8]) -> Option<Vec<&'a Path>> {
     (0..take_u32(rest)?).map(|_| take(rest).map(Path::new)).collect()
-}
-
-fn take_u32(rest: &mut &[u8]) -> Option<u32> {
-    let (bytes, after) = rest.split_first_chunk()?;
-    *rest = after;
-    Some(u32::from_le_bytes(*bytes))
 }
 
 #[cfg(test)]
@@ -238,7 +217,7 @@ mod tests {
     fn spec() -> Spec {
         Spec {
             program: "/bin/x".into(),
-            args: vec!["-p".into(), OsStr::from_bytes(b"\xff\xfe").into(), "".into()],
+            args: [OsStr::new("-p"), OsStr::from_bytes(b"\xff\xfe"), OsStr::new("")].into_iter().collect(),
             env: [("A", "1=2"), ("B", "")].into_iter().collect(),
             cwd: "/tmp".into(),
             stdin: Vec::new(),
@@ -261,7 +240,7 @@ mod tests {
         let Some(KeeperRequest::Run(job)) = KeeperRequest::decode(&frame) else { panic!("not a run") };
         assert_eq!((job.program, job.stdin), ("/bin/x".as_ref(), None));
         assert_eq!(job.cwd, "/tmp");
-        assert_eq!(job.args, spec.args);
+        assert_eq!(job.args, spec.args.iter().collect::<Vec<_>>());
         assert_eq!(job.env, [("A".as_ref(), "1=2".as_ref()), ("B".as_ref(), OsStr::new(""))]);
         let writable = vec![Path::new("/w"), Path::new(OsStr::from_bytes(b"/\xff"))];
         assert_eq!(job.confined_to, Some(ConfinedPaths { writable, pinned: vec![Path::new("/p")] }));

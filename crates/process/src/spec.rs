@@ -1,6 +1,5 @@
 //! Plain data: the program to run, its events and exit status, and why it could not be started.
 
-use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -10,6 +9,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use trunkline_core::limits::{Overrun, RunLimits};
 
+use crate::argument_list::ArgumentList;
 use crate::confinement::Confinement;
 use crate::environment::Environment;
 
@@ -18,7 +18,7 @@ use crate::environment::Environment;
 pub struct Spec {
     /// A path, or a bare name that is looked up in the `PATH` of [`env`](Self::env).
     pub program: PathBuf,
-    pub args: Vec<OsString>,
+    pub args: ArgumentList,
     /// The whole environment of the child.
     pub env: Environment,
     /// The working directory, as an absolute path.

@@ -47,7 +47,7 @@ pub(super) async fn run(
     }
     let spec = Spec {
         program: "/bin/sh".into(),
-        args: ["-c", SCRIPT, "sh", command].map(Into::into).to_vec(),
+        args: ["-c", SCRIPT, "sh", command].into_iter().collect(),
         env: shell.env.clone().into(),
         cwd: folder.into(),
         stdin: Vec::new(),

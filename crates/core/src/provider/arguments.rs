@@ -110,6 +110,11 @@ pub(super) fn placeholder(arg: &str) -> Option<Placeholder> {
     Placeholder::from_name(name)
 }
 
+/// Whether an argument is nothing but this placeholder.
+pub(super) fn is_alone(arg: &str, placeholder: Placeholder) -> bool {
+    arg.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) == Some(placeholder.name())
+}
+
 /// Deserializes groups of arguments. An argument without brackets is a group by itself.
 pub(super) fn groups<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<String>>, D::Error> {
     let written: Vec<ArgumentGroup> = Vec::deserialize(deserializer)?;

@@ -1,5 +1,7 @@
 //! Escapes prompts, so that a CLI does not read parts of them as commands.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 
 /// Changes to a prompt that make a CLI take all of it as text.
@@ -17,10 +19,10 @@ pub struct PromptEscape {
 impl PromptEscape {
     /// Returns the escaped prompt.
     #[must_use]
-    pub fn text(self, prompt: &str) -> String {
-        let mut text = if self.at { escape_at(prompt) } else { prompt.to_owned() };
+    pub fn text(self, prompt: &str) -> Cow<'_, str> {
+        let mut text = if self.at { Cow::Owned(escape_at(prompt)) } else { Cow::Borrowed(prompt) };
         if self.slash && text.starts_with('/') {
-            text.insert(0, '\n');
+            text.to_mut().insert(0, '\n');
         }
         text
     }

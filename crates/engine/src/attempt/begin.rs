@@ -97,8 +97,8 @@ async fn on_warm_process(
     cwd: &Path,
     up_to_date: bool,
 ) -> Result<Option<(RunningProcess, WarmAttempt)>, Failure> {
-    let session = launch.turn.session.as_ref();
-    let boot = launch.boot(prompt, program.to_owned(), cwd.to_owned())?.map(Arc::new);
+    let session = launch.request.turn.session.as_ref();
+    let boot = launch.boot(prompt, program, cwd)?.map(Arc::new);
     if let Some(session) = session
         && (boot.is_none() || !up_to_date)
     {

@@ -32,7 +32,7 @@ impl KeeperTest {
     pub(crate) fn spec(&self, program: impl Into<PathBuf>, args: &[&str]) -> Spec {
         Spec {
             program: program.into(),
-            args: args.iter().map(Into::into).collect(),
+            args: args.iter().collect(),
             env: [("PATH", "/usr/local/bin:/usr/bin:/bin")].into_iter().collect(),
             cwd: self.folder().into(),
             stdin: Vec::new(),

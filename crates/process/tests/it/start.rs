@@ -11,7 +11,7 @@ use crate::keeper_test::{KeeperTest, TEST_TIMEOUT, children, executable, read_al
 async fn program_gets_only_the_arguments_environment_and_directory_of_its_spec() {
     let test = KeeperTest::new();
     let mut spec = test.script(r#"printf '%s|' "$@" "$(pwd)" "$HOME" "$GIVEN"; exec env"#);
-    spec.args.extend(["sh", "a b", "", "--"].map(Into::into));
+    spec.args.extend(["sh", "a b", "", "--"]);
     spec.env.set("GIVEN", "x=y");
     let output = test.keepers.output(spec).await.unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -91,8 +91,8 @@ async fn bare_name_is_looked_up_in_path_of_the_spec() {
 async fn request_arrives_when_it_is_larger_than_the_socket_buffer() {
     let test = KeeperTest::new();
     let mut spec = test.script(r#"echo "${#A} ${#B} ${#C} $#""#);
-    spec.args.push("sh".into());
-    spec.args.extend((0..2000).map(|n| format!("{n:0100}").into()));
+    spec.args.push("sh");
+    spec.args.extend((0..2000).map(|n| format!("{n:0100}")));
     for name in ["A", "B", "C"] {
         spec.env.set(name, "x".repeat(100_000));
     }

@@ -175,7 +175,7 @@ impl GitCall<'_> {
         env.extend(programs::as_variables(overrides));
         let spec = Spec {
             program,
-            args: self.place.iter().cloned().chain(args.iter().map(|arg| arg.as_ref().to_owned())).collect(),
+            args: self.place.iter().map(OsString::as_os_str).chain(args.iter().map(AsRef::as_ref)).collect(),
             env: env.into(),
             cwd: "/".into(),
             stdin: stdin.to_vec(),
