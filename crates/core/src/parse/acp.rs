@@ -4,13 +4,14 @@
 //! A tool call is announced while the model still writes its arguments. It becomes an event when it runs or when the agent
 //! asks for permission, with the arguments known at that time.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::event::{Finish, Usage};
 use crate::failure::Category;
 use crate::live::PERMISSION_REFUSED;
 use crate::parse::acp_calls::{AcpCallState, AcpToolCall};
 use crate::parse::fields::{nested_error, text_of, usage};
+use crate::parse::json::Value;
 use crate::parse::transcript::{OutputTranscript, ReportedError};
 
 /// Beginning of a text by which Gemini CLI reports a change of mode.
@@ -19,7 +20,7 @@ const MODE_UPDATE: &str = "[MODE_UPDATE]";
 /// Maximum number of tool calls that are tracked. The oldest is dropped when there are more.
 const MAX_TRACKED_CALLS: usize = 256;
 
-pub(super) fn read_event(value: &Value, transcript: &mut OutputTranscript) -> bool {
+pub(super) fn read_event(value: &Value<'_>, transcript: &mut OutputTranscript) -> bool {
     if value.get("jsonrpc").is_none() {
         return false;
     }
@@ -47,7 +48,7 @@ pub(super) fn read_event(value: &Value, transcript: &mut OutputTranscript) -> bo
     true
 }
 
-fn read_update(update: &Value, transcript: &mut OutputTranscript) {
+fn read_update(update: &Value<'_>, transcript: &mut OutputTranscript) {
     let field = |name: &str| update.get(name).and_then(Value::as_str).unwrap_or_default();
     let text = || update.pointer("/content/text").and_then(Value::as_str).unwrap_or_default();
     if let Some(call) = update.pointer("/_meta/usage").and_then(counted) {
@@ -96,16 +97,16 @@ fn read_update(update: &Value, transcript: &mut OutputTranscript) {
     }
 }
 
-fn id(call: &Value) -> &str {
+fn id<'v>(call: &'v Value<'_>) -> &'v str {
     call.get("toolCallId").and_then(Value::as_str).unwrap_or_default()
 }
 
-fn title(call: &Value) -> &str {
+fn title<'v>(call: &'v Value<'_>) -> &'v str {
     call.get("title").and_then(Value::as_str).unwrap_or("a tool")
 }
 
 /// Records a tool call, or more of its arguments.
-fn announce(call: &Value, transcript: &mut OutputTranscript) {
+fn announce(call: &Value<'_>, transcript: &mut OutputTranscript) {
     let calls = &mut transcript.acp.calls;
     let known = calls.iter_mut().find(|known| known.id == id(call));
     let input = arguments(call);
@@ -119,7 +120,7 @@ fn announce(call: &Value, transcript: &mut OutputTranscript) {
                 calls.remove(0);
             }
             let name = call.pointer("/_meta/toolName").and_then(Value::as_str).unwrap_or_else(|| title(call));
-            let input = input.unwrap_or(Value::Null);
+            let input = input.unwrap_or_default();
             calls.push(AcpToolCall {
                 id: id(call).to_owned(),
                 name: name.to_owned(),
@@ -131,9 +132,9 @@ fn announce(call: &Value, transcript: &mut OutputTranscript) {
 }
 
 /// Returns the arguments of a call. Gemini CLI does not send them, but only the paths of the files.
-fn arguments(call: &Value) -> Option<Value> {
+fn arguments(call: &Value<'_>) -> Option<serde_json::Value> {
     let raw = call.get("rawInput").filter(|raw| !raw.is_null() && raw.as_object().is_none_or(|raw| !raw.is_empty()));
-    raw.cloned().or_else(|| {
+    raw.map(Value::to_owned).or_else(|| {
         let places = call.get("locations").and_then(Value::as_array)?.iter();
         let paths: Vec<&str> = places.filter_map(|place| place.get("path").and_then(Value::as_str)).collect();
         (!paths.is_empty()).then(|| json!({ "paths": paths }))
@@ -141,7 +142,7 @@ fn arguments(call: &Value) -> Option<Value> {
 }
 
 /// Starts an announced call: its arguments are complete.
-fn run(call: &Value, transcript: &mut OutputTranscript) {
+fn run(call: &Value<'_>, transcript: &mut OutputTranscript) {
     let announced = |known: &&mut AcpToolCall| known.id == id(call) && known.state == AcpCallState::Announced;
     let Some(call) = transcript.acp.calls.iter_mut().find(announced) else { return };
     call.state = AcpCallState::Running;
@@ -150,7 +151,7 @@ fn run(call: &Value, transcript: &mut OutputTranscript) {
 }
 
 /// Ends a running call. A second end is ignored.
-fn finish(call: &Value, output: &str, ok: bool, transcript: &mut OutputTranscript) {
+fn finish(call: &Value<'_>, output: &str, ok: bool, transcript: &mut OutputTranscript) {
     let id = id(call);
     let running = |known: &&mut AcpToolCall| known.id == id && known.state == AcpCallState::Running;
     let Some(call) = transcript.acp.calls.iter_mut().find(running) else { return };
@@ -158,7 +159,7 @@ fn finish(call: &Value, output: &str, ok: bool, transcript: &mut OutputTranscrip
     transcript.tool_finished(id, output, ok);
 }
 
-fn read_result(result: &Value, transcript: &mut OutputTranscript) {
+fn read_result(result: &Value<'_>, transcript: &mut OutputTranscript) {
     transcript.started(result.get("sessionId").and_then(Value::as_str), None);
     let Some(reason) = result.get("stopReason").and_then(Value::as_str) else { return };
     if let Some(sum) = result.pointer("/_meta/quota/token_count").and_then(usage) {
@@ -188,7 +189,7 @@ fn read_result(result: &Value, transcript: &mut OutputTranscript) {
 }
 
 /// Returns token counts that may have reasoning and cached input separate. If there is a total, they are included in it.
-fn counted(count: &Value) -> Option<Usage> {
+fn counted(count: &Value<'_>) -> Option<Usage> {
     let number = |name: &str| count.get(name).and_then(Value::as_u64).unwrap_or(0);
     let Usage { input_tokens, output_tokens, .. } = usage(count)?;
     let separate = number("totalTokens").saturating_sub(input_tokens.saturating_add(output_tokens));
@@ -208,7 +209,7 @@ fn with_thoughts(sum: Usage, chars: u64) -> Usage {
 }
 
 /// Reads a JSON-RPC error. Gemini's code is the HTTP status, and its message may be the body of the service's response.
-fn rpc_error(error: &Value) -> ReportedError {
+fn rpc_error(error: &Value<'_>) -> ReportedError {
     let text = error.get("message").and_then(Value::as_str).unwrap_or("an error without a message");
     let details = error.pointer("/data/details").or_else(|| error.get("data")).and_then(Value::as_str);
     let status = error.get("code").and_then(Value::as_u64).filter(|code| (400..600).contains(code));

@@ -1,13 +1,13 @@
 //! Codex `app-server`: the threads, turns and items of `exec --json` as notifications, with deltas in addition. Items are
 //! converted to the form of `exec --json`, so that both give the same events.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
-
-use serde_json::{Map, Value, json};
 
 use crate::failure::Category;
 use crate::parse::codex::{self, ItemStage};
 use crate::parse::fields::usage;
+use crate::parse::json::Value;
 use crate::parse::transcript::{OutputTranscript, ReportedError, TextOwner};
 
 /// Maximum number of reasoning items whose ids are kept.
@@ -21,7 +21,7 @@ pub(super) struct AppServerParser {
 }
 
 impl AppServerParser {
-    pub(super) fn read_event(&mut self, value: &Value, transcript: &mut OutputTranscript) -> bool {
+    pub(super) fn read_event<'v>(&mut self, value: &Value<'v>, transcript: &mut OutputTranscript) -> bool {
         if value.get("jsonrpc").is_some() || value.get("type").is_some() {
             return false;
         }
@@ -55,12 +55,14 @@ impl AppServerParser {
             }
             "turn/plan/updated" => {
                 let steps = params.get("plan").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-                let step = |step: &Value| {
+                let step = |step: &Value<'v>| {
                     let done = step.get("status").and_then(Value::as_str) == Some("completed");
-                    json!({"text": step.get("step"), "completed": done})
+                    let text = step.get("step").cloned().unwrap_or(Value::Null);
+                    object([("text", text), ("completed", Value::Bool(done))])
                 };
-                let items: Vec<Value> = steps.iter().map(step).collect();
-                codex::read_item(ItemStage::Updated, &json!({"type": "todo_list", "items": items}), transcript);
+                let items = Value::Array(steps.iter().map(step).collect());
+                let kind = Value::String(Cow::Borrowed("todo_list"));
+                codex::read_item(ItemStage::Updated, &object([("type", kind), ("items", items)]), transcript);
             }
             "thread/tokenUsage/updated" => {
                 if let Some(total) = params.pointer("/tokenUsage/total").map(snake_case).as_ref().and_then(usage) {
@@ -75,7 +77,7 @@ impl AppServerParser {
         true
     }
 
-    fn read_item(&self, stage: ItemStage, item: &Value, transcript: &mut OutputTranscript) {
+    fn read_item(&self, stage: ItemStage, item: &Value<'_>, transcript: &mut OutputTranscript) {
         let item = snake_case(item);
         let field = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
         match field("type") {
@@ -95,7 +97,7 @@ impl AppServerParser {
 }
 
 /// Reads an error that Codex may recover from. If it does not, the error comes again with the end of the turn.
-fn read_transient_error(params: &Value, transcript: &mut OutputTranscript) {
+fn read_transient_error(params: &Value<'_>, transcript: &mut OutputTranscript) {
     let error = params.get("error").unwrap_or(&Value::Null);
     let text = error.get("message").and_then(Value::as_str).unwrap_or_default();
     let reported = turn_error(error);
@@ -107,7 +109,7 @@ fn read_transient_error(params: &Value, transcript: &mut OutputTranscript) {
     transcript.transient_error = Some(ReportedError { text: details.unwrap_or(&reported.text).to_owned(), ..reported });
 }
 
-fn read_end(turn: &Value, transcript: &mut OutputTranscript) {
+fn read_end(turn: &Value<'_>, transcript: &mut OutputTranscript) {
     let error = turn.get("error").filter(|error| error.is_object());
     match turn.get("status").and_then(Value::as_str).unwrap_or_default() {
         "interrupted" => {
@@ -127,26 +129,27 @@ fn error_without_message() -> ReportedError {
     ReportedError { text: "the turn failed without a message".to_owned(), ..ReportedError::default() }
 }
 
-fn turn_error(error: &Value) -> ReportedError {
+fn turn_error(error: &Value<'_>) -> ReportedError {
     let text = error.get("message").and_then(Value::as_str).unwrap_or("the turn failed without a message");
     let info = error.get("codexErrorInfo");
-    let status = info.and_then(Value::as_object).and_then(|info| info.values().next());
+    let status = info.and_then(Value::as_object).and_then(|info| info.first()).map(|(_, info)| info);
     let status = status.and_then(|info| info.get("httpStatusCode")).and_then(Value::as_u64);
     let reported = codex::error_from_text(text);
     ReportedError { status: reported.status.or(status), ..reported }
 }
 
 /// Converts the names of an object's members, its type and its status to snake case.
-fn snake_case(item: &Value) -> Value {
+fn snake_case<'v>(item: &Value<'v>) -> Value<'v> {
     let Some(members) = item.as_object() else { return item.clone() };
-    let renamed: Map<String, Value> = members
-        .iter()
-        .map(|(name, value)| match (name.as_str(), value.as_str()) {
-            ("type" | "status", Some(word)) => (name.clone(), snake(word).into()),
-            _ => (snake(name), value.clone()),
-        })
-        .collect();
-    Value::Object(renamed)
+    let renamed = members.iter().map(|(name, value)| match (&**name, value.as_str()) {
+        ("type" | "status", Some(word)) => (name.clone(), Value::String(Cow::Owned(snake(word)))),
+        _ => (Cow::Owned(snake(name)), value.clone()),
+    });
+    Value::Object(renamed.collect())
+}
+
+fn object<'v, const N: usize>(members: [(&'v str, Value<'v>); N]) -> Value<'v> {
+    Value::Object(members.into_iter().map(|(name, value)| (Cow::Borrowed(name), value)).collect())
 }
 
 fn snake(word: &str) -> String {

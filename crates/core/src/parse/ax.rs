@@ -1,16 +1,15 @@
 //! ax-glm and ax-grok: one line for each message with a `role`, or all messages in one object. There are no deltas and no
 //! token counts.
 
-use serde_json::Value;
-
 use crate::parse::fields::text_of;
+use crate::parse::json::Value;
 use crate::parse::transcript::{OutputTranscript, ReportedError};
 
 /// Beginning of an answer that is an error, although the exit status is 0.
 const APOLOGY: &str = "Sorry, I encountered an error:";
 
 /// Reads `{"error": …, "timestamp": …}`, which only these CLIs print.
-pub(super) fn error(value: &Value, transcript: &mut OutputTranscript) -> bool {
+pub(super) fn error(value: &Value<'_>, transcript: &mut OutputTranscript) -> bool {
     let ours = value.get("timestamp").is_some() && value.get("type").is_none();
     let Some(reported) = super::fields::error(value).filter(|_| ours) else { return false };
     transcript.error = Some(reported);
@@ -18,7 +17,7 @@ pub(super) fn error(value: &Value, transcript: &mut OutputTranscript) -> bool {
 }
 
 /// Reads one message, or all messages in one object.
-pub(super) fn message(value: &Value, transcript: &mut OutputTranscript) -> bool {
+pub(super) fn message(value: &Value<'_>, transcript: &mut OutputTranscript) -> bool {
     if let Some(messages) = value.get("messages").and_then(Value::as_array) {
         transcript.started(None, value.get("model").and_then(Value::as_str));
         messages.iter().filter(|message| read_message(message, transcript)).count() > 0
@@ -27,7 +26,7 @@ pub(super) fn message(value: &Value, transcript: &mut OutputTranscript) -> bool 
     }
 }
 
-fn read_message(message: &Value, transcript: &mut OutputTranscript) -> bool {
+fn read_message(message: &Value<'_>, transcript: &mut OutputTranscript) -> bool {
     let text = message.get("content").and_then(text_of).unwrap_or_default();
     match message.get("role").and_then(Value::as_str) {
         Some("assistant") => read_assistant(message, &text, transcript),
@@ -43,7 +42,7 @@ fn read_message(message: &Value, transcript: &mut OutputTranscript) -> bool {
     true
 }
 
-fn read_assistant(message: &Value, text: &str, transcript: &mut OutputTranscript) {
+fn read_assistant(message: &Value<'_>, text: &str, transcript: &mut OutputTranscript) {
     // The turn ends with an assistant message that calls no more tools.
     transcript.expects_end = true;
     transcript.stopped = message.get("tool_calls").and_then(Value::as_array).is_none_or(Vec::is_empty);
@@ -66,7 +65,7 @@ fn read_assistant(message: &Value, text: &str, transcript: &mut OutputTranscript
         let function = call.get("function");
         let name = function.and_then(|function| function.get("name")).and_then(Value::as_str).unwrap_or("tool");
         let arguments = function.and_then(|function| function.get("arguments")).and_then(Value::as_str).unwrap_or("{}");
-        let input = serde_json::from_str(arguments).unwrap_or_else(|_| Value::String(arguments.to_owned()));
+        let input = serde_json::from_str(arguments).unwrap_or_else(|_| arguments.into());
         transcript.tool_started(field("id"), name, input);
     }
 }

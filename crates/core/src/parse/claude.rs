@@ -6,10 +6,9 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::event::{Finish, Usage};
 use crate::parse::fields::{text_of, usage};
+use crate::parse::json::Value;
 use crate::parse::transcript::{MAX_ANSWER_BYTES, OutputTranscript, ReportedError, TextOwner};
 
 /// CLI that prints the events.
@@ -79,7 +78,7 @@ impl ClaudeParser {
         }
     }
 
-    pub(super) fn read_event(&mut self, value: &Value, transcript: &mut OutputTranscript) -> bool {
+    pub(super) fn read_event(&mut self, value: &Value<'_>, transcript: &mut OutputTranscript) -> bool {
         let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
         let raw = RAW_EVENTS.contains(&kind);
         let spoken = matches!(kind, "system" | "assistant" | "user" | "stream_event" | "rate_limit_event" | "result");
@@ -113,7 +112,7 @@ impl ClaudeParser {
         true
     }
 
-    fn system(&mut self, value: &Value, transcript: &mut OutputTranscript) {
+    fn system(&mut self, value: &Value<'_>, transcript: &mut OutputTranscript) {
         let field = |name: &str| value.get(name).and_then(Value::as_str);
         match field("subtype").unwrap_or_default() {
             "init" => transcript.started(None, field("model")),
@@ -161,7 +160,7 @@ impl ClaudeParser {
         }
     }
 
-    fn assistant(&mut self, value: &Value, transcript: &mut OutputTranscript) {
+    fn assistant(&mut self, value: &Value<'_>, transcript: &mut OutputTranscript) {
         let Some(message) = value.get("message") else { return };
         let synthetic = message.get("model").and_then(Value::as_str) == Some("<synthetic>");
         if synthetic || value.get("error").is_some_and(Value::is_string) {
@@ -189,7 +188,7 @@ impl ClaudeParser {
                 }
                 "thinking" => self.complete_reasoning(field("thinking"), transcript),
                 "tool_use" | "server_tool_use" => {
-                    let input = block.get("input").cloned().unwrap_or(Value::Null);
+                    let input = block.get("input").map(Value::to_owned).unwrap_or_default();
                     transcript.tool_started(field("id"), field("name"), input);
                 }
                 // Results of the service's own tools are in the same message.
@@ -206,7 +205,7 @@ impl ClaudeParser {
     }
 
     /// Adds up the tokens of messages, once for each message. A turn that is cut off has no other total.
-    fn count(&mut self, message: &Value, transcript: &mut OutputTranscript) {
+    fn count(&mut self, message: &Value<'_>, transcript: &mut OutputTranscript) {
         let Some(tokens) = message.get("usage").and_then(usage).filter(|tokens| tokens.input_tokens > 0) else {
             return;
         };
@@ -267,7 +266,7 @@ impl ClaudeParser {
         }
     }
 
-    fn stream_event(&mut self, event: &Value, envelope: &Value, transcript: &mut OutputTranscript) {
+    fn stream_event(&mut self, event: &Value<'_>, envelope: &Value<'_>, transcript: &mut OutputTranscript) {
         match event.get("type").and_then(Value::as_str).unwrap_or_default() {
             "message_start" => {
                 let message = event.get("message");
@@ -306,7 +305,7 @@ impl ClaudeParser {
         }
     }
 
-    fn result(&mut self, value: &Value, transcript: &mut OutputTranscript) {
+    fn result(&mut self, value: &Value<'_>, transcript: &mut OutputTranscript) {
         let field = |name: &str| value.get(name).and_then(Value::as_str);
         if let Some(usage) = value.get("usage").and_then(usage) {
             transcript.usage = Some(usage);
@@ -328,10 +327,10 @@ impl ClaudeParser {
         };
     }
 
-    fn error_of_result(&mut self, value: &Value) -> ReportedError {
+    fn error_of_result(&mut self, value: &Value<'_>) -> ReportedError {
         let field = |name: &str| value.get(name).and_then(Value::as_str);
         let errors = value.get("errors").and_then(Value::as_array).map(|errors| {
-            let text = |error: &Value| error.as_str().or_else(|| error.get("message")?.as_str()).map(str::to_owned);
+            let text = |error: &Value<'_>| error.as_str().or_else(|| error.get("message")?.as_str()).map(str::to_owned);
             errors.iter().filter_map(text).collect::<Vec<_>>().join("\n")
         });
         let message = value.pointer("/error/message").or_else(|| value.get("error")).and_then(text_of);
@@ -353,7 +352,7 @@ impl ClaudeParser {
     }
 }
 
-fn user(value: &Value, transcript: &mut OutputTranscript) {
+fn user(value: &Value<'_>, transcript: &mut OutputTranscript) {
     let content = value.get("message").and_then(|message| message.get("content")).unwrap_or(&Value::Null);
     for block in content.as_array().into_iter().flatten() {
         let field = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();

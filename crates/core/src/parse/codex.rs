@@ -4,9 +4,8 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::parse::fields::{error, nested_error, text_of, usage};
+use crate::parse::json::Value;
 use crate::parse::transcript::{OutputTranscript, ReportedError};
 
 /// Stage of an item that an event reports.
@@ -17,7 +16,7 @@ pub(super) enum ItemStage {
     Completed,
 }
 
-pub(super) fn read_event(value: &Value, transcript: &mut OutputTranscript) -> bool {
+pub(super) fn read_event(value: &Value<'_>, transcript: &mut OutputTranscript) -> bool {
     let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
     match kind {
         "thread.started" => {
@@ -73,13 +72,13 @@ pub(super) fn error_from_text(text: &str) -> ReportedError {
         .unwrap_or_else(|| ReportedError { text: text.to_owned(), ..ReportedError::default() })
 }
 
-fn read_item_of(event: &Value, stage: ItemStage, transcript: &mut OutputTranscript) -> bool {
+fn read_item_of(event: &Value<'_>, stage: ItemStage, transcript: &mut OutputTranscript) -> bool {
     let Some(item) = event.get("item") else { return false };
     read_item(stage, item, transcript);
     true
 }
 
-pub(super) fn read_item(stage: ItemStage, item: &Value, transcript: &mut OutputTranscript) {
+pub(super) fn read_item(stage: ItemStage, item: &Value<'_>, transcript: &mut OutputTranscript) {
     let field = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
     let done = stage == ItemStage::Completed;
     let kind = if field("type").is_empty() { field("item_type") } else { field("type") };
@@ -105,7 +104,7 @@ pub(super) fn read_item(stage: ItemStage, item: &Value, transcript: &mut OutputT
     }
 }
 
-fn finish_tool(item: &Value, transcript: &mut OutputTranscript) {
+fn finish_tool(item: &Value<'_>, transcript: &mut OutputTranscript) {
     let id = item.get("id").and_then(Value::as_str).unwrap_or_default();
     let status = item.get("status").and_then(Value::as_str).unwrap_or("completed");
     let error = item.get("error").and_then(|error| error.get("message")).and_then(Value::as_str);
@@ -118,7 +117,7 @@ fn finish_tool(item: &Value, transcript: &mut OutputTranscript) {
     transcript.tool_finished(id, &output, status == "completed" && error.is_none());
 }
 
-fn tool_name(item: &Value) -> &str {
+fn tool_name<'v>(item: &'v Value<'_>) -> &'v str {
     let field = |name: &str| item.get(name).and_then(Value::as_str);
     match field("type") {
         Some("mcp_tool_call" | "collab_tool_call") => field("tool").unwrap_or("tool"),
@@ -127,16 +126,16 @@ fn tool_name(item: &Value) -> &str {
     }
 }
 
-fn tool_input(item: &Value) -> Value {
+fn tool_input(item: &Value<'_>) -> serde_json::Value {
     ["command", "changes", "arguments", "query", "prompt"]
         .iter()
-        .find_map(|name| item.get(name).map(|value| serde_json::json!({ *name: value })))
-        .unwrap_or(Value::Null)
+        .find_map(|name| item.get(name).map(|value| serde_json::json!({ *name: value.to_owned() })))
+        .unwrap_or_default()
 }
 
-fn todo(item: &Value) -> String {
+fn todo(item: &Value<'_>) -> String {
     let entries = item.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let line = |entry: &Value| {
+    let line = |entry: &Value<'_>| {
         let done = entry.get("completed").and_then(Value::as_bool).unwrap_or(false);
         format!(
             "{} {}",

@@ -3,9 +3,8 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
-
 use super::format::Format;
+use super::json::Value;
 use super::transcript::OutputTranscript;
 use super::{acp, app_server, ax, claude, codex, fields, gemini, opencode, protocol};
 use crate::event::Event;
@@ -52,17 +51,18 @@ impl DialectParser {
         if !start.starts_with(['{', '[']) {
             return false;
         }
+        let mut known = false;
         // Usually there is one value, but a CLI may print two on a line.
-        let values = leading_values(start);
-        let known: Vec<bool> = values.iter().map(|value| self.read_values(value, transcript)).collect();
-        known.contains(&true)
+        each_leading_value(start, |value| known |= self.read_values(&value, transcript));
+        known
     }
 
     /// Reads the output as one JSON document, possibly between lines of noise.
     pub(super) fn read_document(&mut self, output: &str, transcript: &mut OutputTranscript) -> bool {
         let output = output.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
         // If the output is a single object, it may be a response in any of the usual shapes.
-        let whole = serde_json::from_str::<Value>(&repaired(output));
+        let repaired = repaired(output);
+        let whole = serde_json::from_str::<Value<'_>>(&repaired);
         if let Ok(value) = &whole {
             let any_shape = !matches!(self, Self::Protocol(_));
             let known = self.read_values(value, transcript) || (any_shape && fields::whole_response(value, transcript));
@@ -75,8 +75,7 @@ impl DialectParser {
                 return true;
             }
             if rest.starts_with('{')
-                && let Some(value) = leading_values(rest).first()
-                && self.read_values(value, transcript)
+                && with_first_value(rest, |value| self.read_values(&value, transcript)) == Some(true)
             {
                 return true;
             }
@@ -95,21 +94,23 @@ impl DialectParser {
         let mut known = false;
         let mut rest = array.trim_start_matches(['[', ' ', '\n']);
         loop {
-            let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+            let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value<'_>>();
             let Some(Ok(value)) = values.next() else { return known };
             known |= value.is_object() && self.read_value(&value, transcript);
             rest = rest[values.byte_offset()..].trim_start_matches([',', ' ', '\n']);
         }
     }
 
-    fn read_values(&mut self, value: &Value, transcript: &mut OutputTranscript) -> bool {
+    fn read_values(&mut self, value: &Value<'_>, transcript: &mut OutputTranscript) -> bool {
         let Some(items) = value.as_array() else { return self.read_value(value, transcript) };
-        let known: Vec<bool> =
-            items.iter().filter(|item| item.is_object()).map(|item| self.read_value(item, transcript)).collect();
-        known.contains(&true)
+        let mut known = false;
+        for item in items.iter().filter(|item| item.is_object()) {
+            known |= self.read_value(item, transcript);
+        }
+        known
     }
 
-    fn read_value(&mut self, value: &Value, transcript: &mut OutputTranscript) -> bool {
+    fn read_value(&mut self, value: &Value<'_>, transcript: &mut OutputTranscript) -> bool {
         let known = match self {
             Self::Claude(claude) => claude.read_event(value, transcript) || common(value, transcript),
             Self::Codex(server) => server.read_event(value, transcript) || common(value, transcript),
@@ -132,7 +133,7 @@ impl DialectParser {
             transcript.saw_event = true;
             transcript.note_unknown_kind(kind);
             transcript.unknown_events += 1;
-            transcript.first_unknown_event.get_or_insert_with(|| value.clone());
+            transcript.first_unknown_event.get_or_insert_with(|| value.to_owned());
             transcript.events.push(Event::Unknown { line: value.to_string() });
         }
         typed
@@ -155,10 +156,16 @@ fn next_start(text: &str) -> Option<&str> {
     }
 }
 
-/// Returns the JSON values at the beginning of a text.
-fn leading_values(text: &str) -> Vec<Value> {
+/// Passes the JSON values at the beginning of a text to `each`.
+fn each_leading_value(text: &str, each: impl FnMut(Value<'_>)) {
     let text = repaired(text);
-    serde_json::Deserializer::from_str(&text).into_iter::<Value>().map_while(Result::ok).collect()
+    serde_json::Deserializer::from_str(&text).into_iter().map_while(Result::ok).for_each(each);
+}
+
+/// Passes the JSON value at the beginning of a text to `read`.
+fn with_first_value<R>(text: &str, read: impl FnOnce(Value<'_>) -> R) -> Option<R> {
+    let text = repaired(text);
+    serde_json::Deserializer::from_str(&text).into_iter().next()?.ok().map(read)
 }
 
 /// Replaces escapes of unpaired surrogates by the replacement character. JavaScript prints them when it cuts a text in the
@@ -193,12 +200,12 @@ fn repaired(json: &str) -> Cow<'_, str> {
 }
 
 /// Events that several CLIs share: threads, turns and items, `content`, ACP, and lines with a role.
-fn common(value: &Value, transcript: &mut OutputTranscript) -> bool {
+fn common(value: &Value<'_>, transcript: &mut OutputTranscript) -> bool {
     codex::read_event(value, transcript) || acp::read_event(value, transcript) || ax::message(value, transcript)
 }
 
 /// Reads an event of an unknown CLI with the parser that its shape fits.
-fn by_shape(claude: &mut claude::ClaudeParser, value: &Value, transcript: &mut OutputTranscript) -> bool {
+fn by_shape(claude: &mut claude::ClaudeParser, value: &Value<'_>, transcript: &mut OutputTranscript) -> bool {
     let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
     match kind {
         "init" | "tool_use" | "tool_result" | "message" if value.get("part").is_none() => {

@@ -1,12 +1,11 @@
 //! Well-known fields: finds answers, usage and errors in JSON of any origin.
 
-use serde_json::Value;
-
 use crate::event::Usage;
+use crate::parse::json::Value;
 use crate::parse::transcript::{OutputTranscript, ReportedError};
 
 /// Reads a whole response in one object, by the priority of its fields.
-pub(super) fn whole_response(value: &Value, transcript: &mut OutputTranscript) -> bool {
+pub(super) fn whole_response(value: &Value<'_>, transcript: &mut OutputTranscript) -> bool {
     let reported = error(value);
     let content = content(value);
     if reported.is_none() && content.is_none() {
@@ -24,14 +23,15 @@ pub(super) fn whole_response(value: &Value, transcript: &mut OutputTranscript) -
 }
 
 /// Reads an event that no parser knows, if it contains a piece of the answer or an error.
-pub(super) fn stream_fragment(value: &Value, transcript: &mut OutputTranscript) -> bool {
+pub(super) fn stream_fragment(value: &Value<'_>, transcript: &mut OutputTranscript) -> bool {
     if let Some(reported) = error(value) {
         metadata(value, transcript);
         transcript.error = Some(reported);
         return true;
     }
     let kind = value.get("type").and_then(Value::as_str).unwrap_or("content");
-    let from_user = value.get("role").or_else(|| value.pointer("/message/role")).is_some_and(|role| role == "user");
+    let from_user =
+        value.get("role").or_else(|| value.pointer("/message/role")).is_some_and(|role| role.as_str() == Some("user"));
     // Reasoning, tools and logs have a content too: only types that mean an answer are read.
     if !ANSWER_TYPES.contains(&kind) || from_user {
         return false;
@@ -65,7 +65,7 @@ const ANSWER_TYPES: [&str; 14] = [
     "text_delta",
 ];
 
-fn metadata(value: &Value, transcript: &mut OutputTranscript) {
+fn metadata(value: &Value<'_>, transcript: &mut OutputTranscript) {
     let session = ["session_id", "sessionId", "sessionID"].iter().find_map(|name| value.get(name)?.as_str());
     transcript.started(session, value.get("model").and_then(Value::as_str));
     if let Some(usage) = value.get("usage").and_then(usage) {
@@ -74,30 +74,30 @@ fn metadata(value: &Value, transcript: &mut OutputTranscript) {
 }
 
 /// Returns the answer of a response: strings first, then lists of blocks, then nested messages.
-fn content(value: &Value) -> Option<String> {
+fn content(value: &Value<'_>) -> Option<String> {
     let direct = ["content", "text", "response", "message", "output", "result"];
     direct
         .iter()
         .find_map(|name| value.get(name)?.as_str().map(str::to_owned))
         .or_else(|| blocks(value.get("content")?))
-        .or_else(|| text_of(value.get("choices")?.get(0)?.get("message")?.get("content")?))
+        .or_else(|| text_of(value.pointer("/choices/0/message/content")?))
         .or_else(|| text_of(value.get("message")?.get("content")?))
         .or_else(|| text_of(value.get("message")?.get("text")?))
 }
 
 /// Returns a string, or the joined texts of a list of blocks.
-pub(super) fn text_of(value: &Value) -> Option<String> {
+pub(super) fn text_of(value: &Value<'_>) -> Option<String> {
     value.as_str().map(str::to_owned).or_else(|| blocks(value))
 }
 
 /// Returns the joined texts of `[{"text": …}, …]`.
-fn blocks(value: &Value) -> Option<String> {
+fn blocks(value: &Value<'_>) -> Option<String> {
     let texts: Vec<&str> = value.as_array()?.iter().filter_map(|block| block.get("text")?.as_str()).collect();
     (!texts.is_empty()).then(|| texts.concat())
 }
 
 /// Returns the error that an object reports in one of the usual shapes.
-pub(super) fn error(value: &Value) -> Option<ReportedError> {
+pub(super) fn error(value: &Value<'_>) -> Option<ReportedError> {
     let error = value.get("error").filter(|error| !error.is_null())?;
     if let Some(text) = error.as_str() {
         return (!text.is_empty()).then(|| ReportedError { text: text.to_owned(), ..ReportedError::default() });
@@ -124,14 +124,14 @@ pub(super) fn error(value: &Value) -> Option<ReportedError> {
 pub(super) fn nested_error(text: &str) -> Option<ReportedError> {
     let start = text.find('{')?;
     let end = text.rfind('}')?;
-    let value: Value = serde_json::from_str(text.get(start..=end)?).ok()?;
+    let value: Value<'_> = serde_json::from_str(text.get(start..=end)?).ok()?;
     let inner = value.get("error").filter(|inner| inner.is_object()).unwrap_or(&value);
     let message = inner.get("message").and_then(Value::as_str)?;
     let (status, kind, family) = (status(inner), kind(inner), family(inner));
     Some(ReportedError { text: message.to_owned(), status, kind, family, ..ReportedError::default() })
 }
 
-fn status(error: &Value) -> Option<u64> {
+fn status(error: &Value<'_>) -> Option<u64> {
     ["statusCode", "status_code", "status", "code"]
         .iter()
         .find_map(|name| error.get(name)?.as_u64())
@@ -139,16 +139,16 @@ fn status(error: &Value) -> Option<u64> {
 }
 
 /// Returns the most specific name of an error: its code, else its status, else its type.
-fn kind(error: &Value) -> Option<String> {
+fn kind(error: &Value<'_>) -> Option<String> {
     ["code", "status", "type"].iter().find_map(|name| error.get(name)?.as_str()).map(str::to_owned)
 }
 
-fn family(error: &Value) -> Option<String> {
+fn family(error: &Value<'_>) -> Option<String> {
     error.get("type").and_then(Value::as_str).map(str::to_owned)
 }
 
 /// Returns token counts with any of the usual names. In the result, cached input is part of the input.
-pub(super) fn usage(value: &Value) -> Option<Usage> {
+pub(super) fn usage(value: &Value<'_>) -> Option<Usage> {
     let number = |names: &[&str]| names.iter().find_map(|name| value.get(name)?.as_u64());
     let input = number(&["input_tokens", "prompt_tokens", "inputTokens"]);
     let output = number(&["output_tokens", "completion_tokens", "outputTokens"]);
@@ -190,15 +190,16 @@ mod tests {
             (json!({"message": {"content": "j"}}), "j"),
             (json!({"message": {"text": "k"}}), "k"),
         ] {
-            assert_eq!(content(&value).as_deref(), Some(expected), "{value}");
+            assert_eq!(content(&(&value).into()).as_deref(), Some(expected), "{value}");
         }
-        assert_eq!(content(&json!({"other": 1})), None);
+        assert_eq!(content(&(&json!({"other": 1})).into()), None);
     }
 
     #[test]
     fn counts_cached_input_once() {
-        let tokens =
-            |value: Value| usage(&value).map(|usage| (usage.input_tokens, usage.output_tokens, usage.cached_tokens));
+        let tokens = |value: serde_json::Value| {
+            usage(&(&value).into()).map(|usage| (usage.input_tokens, usage.output_tokens, usage.cached_tokens))
+        };
         assert_eq!(
             tokens(
                 json!({"input_tokens": 12, "cache_creation_input_tokens": 300, "cache_read_input_tokens": 4000, "output_tokens": 6})
@@ -221,7 +222,9 @@ mod tests {
 
     #[test]
     fn reads_errors_in_the_usual_shapes() {
-        let text = |value: Value| error(&value).map(|reported| (reported.text, reported.status, reported.kind));
+        let text = |value: serde_json::Value| {
+            error(&(&value).into()).map(|reported| (reported.text, reported.status, reported.kind))
+        };
         assert_eq!(text(json!({"error": "boom"})), Some(("boom".into(), None, None)));
         assert_eq!(text(json!({"error": ""})), None);
         assert_eq!(text(json!({"error": null})), None);

@@ -1,12 +1,11 @@
 //! Gemini CLI: `init`, `message`, `tool_use`, `tool_result`, `error` and `result`, or one object with the whole response.
 
-use serde_json::Value;
-
 use crate::event::Usage;
 use crate::parse::fields::{error, nested_error, text_of, usage};
+use crate::parse::json::Value;
 use crate::parse::transcript::{OutputTranscript, ReportedError, TextOwner};
 
-pub(super) fn read_event(value: &Value, transcript: &mut OutputTranscript) -> bool {
+pub(super) fn read_event(value: &Value<'_>, transcript: &mut OutputTranscript) -> bool {
     let field = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     match field("type") {
         "init" => {
@@ -16,7 +15,7 @@ pub(super) fn read_event(value: &Value, transcript: &mut OutputTranscript) -> bo
         }
         "message" => read_message(value, transcript),
         "tool_use" => {
-            let input = value.get("parameters").cloned().unwrap_or(Value::Null);
+            let input = value.get("parameters").map(Value::to_owned).unwrap_or_default();
             transcript.tool_started(field("tool_id"), field("tool_name"), input);
         }
         "tool_result" => {
@@ -41,7 +40,7 @@ pub(super) fn read_event(value: &Value, transcript: &mut OutputTranscript) -> bo
     true
 }
 
-fn read_message(value: &Value, transcript: &mut OutputTranscript) {
+fn read_message(value: &Value<'_>, transcript: &mut OutputTranscript) {
     let text = value.get("content").and_then(text_of).unwrap_or_default();
     match value.get("role").and_then(Value::as_str) {
         Some("user") => transcript.echo(&text),
@@ -59,7 +58,7 @@ fn read_message(value: &Value, transcript: &mut OutputTranscript) {
     }
 }
 
-fn read_result(value: &Value, transcript: &mut OutputTranscript) {
+fn read_result(value: &Value<'_>, transcript: &mut OutputTranscript) {
     if let Some(usage) = value.get("stats").and_then(with_thoughts) {
         transcript.usage = Some(usage);
     }
@@ -77,7 +76,7 @@ fn read_result(value: &Value, transcript: &mut OutputTranscript) {
 }
 
 /// Reads the object of `-o json`: `{session_id, response, stats}` or `{session_id, error}`.
-fn read_whole(value: &Value, transcript: &mut OutputTranscript) -> bool {
+fn read_whole(value: &Value<'_>, transcript: &mut OutputTranscript) -> bool {
     let response = value.get("response").and_then(Value::as_str);
     let reported = error_of(value);
     let ours = value.get("session_id").is_some() || value.get("stats").is_some();
@@ -97,7 +96,7 @@ fn read_whole(value: &Value, transcript: &mut OutputTranscript) -> bool {
     true
 }
 
-fn error_of(value: &Value) -> Option<ReportedError> {
+fn error_of(value: &Value<'_>) -> Option<ReportedError> {
     let reported = error(value)?;
     Some(match nested_error(&reported.text) {
         Some(inner) => ReportedError { status: inner.status.or(reported.status), ..inner },
@@ -106,16 +105,16 @@ fn error_of(value: &Value) -> Option<ReportedError> {
 }
 
 /// Returns the tokens at the end of a stream. Reasoning is output, but only the total includes it there.
-fn with_thoughts(stats: &Value) -> Option<Usage> {
+fn with_thoughts(stats: &Value<'_>) -> Option<Usage> {
     let counted = usage(stats)?;
     let total = stats.get("total_tokens").and_then(Value::as_u64).unwrap_or(0);
     let output_tokens = counted.output_tokens.max(total.saturating_sub(counted.input_tokens));
     Some(Usage { output_tokens, ..counted })
 }
 
-fn sum_of_models(models: &Value) -> Option<Usage> {
+fn sum_of_models(models: &Value<'_>) -> Option<Usage> {
     let mut sum = Usage::default();
-    for model in models.as_object()?.values() {
+    for (_, model) in models.as_object()? {
         let tokens =
             |name: &str| model.get("tokens").and_then(|tokens| tokens.get(name)).and_then(Value::as_u64).unwrap_or(0);
         sum.input_tokens = sum.input_tokens.saturating_add(tokens("prompt"));

@@ -15,6 +15,7 @@ mod dialect;
 mod fields;
 mod format;
 mod gemini;
+mod json;
 mod opencode;
 mod protocol;
 mod text;
@@ -199,7 +200,7 @@ impl Decoder {
             && self.transcript.unknown_events == 1
             && let Some(value) = self.transcript.first_unknown_event.take()
         {
-            fields::whole_response(&value, &mut self.transcript);
+            fields::whole_response(&(&value).into(), &mut self.transcript);
         }
         match &mut self.source {
             DecoderSource::Text(text) => text.finish(&mut self.transcript),

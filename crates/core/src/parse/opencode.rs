@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::event::{Finish, Usage};
 use crate::failure::retry_after;
 use crate::parse::fields::nested_error;
+use crate::parse::json::Value;
 use crate::parse::transcript::{OutputTranscript, ReportedError};
 
 /// Parser of OpenCode's events.
@@ -17,11 +16,12 @@ pub(super) struct OpencodeParser {
 }
 
 impl OpencodeParser {
-    pub(super) fn read_event(&mut self, value: &Value, transcript: &mut OutputTranscript) -> bool {
+    pub(super) fn read_event(&mut self, value: &Value<'_>, transcript: &mut OutputTranscript) -> bool {
         let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
         let part = value.get("part");
         let session = value.get("sessionID").and_then(Value::as_str);
-        if part.is_some() && transcript.session.as_ref().is_some_and(|known| session.is_some_and(|id| *id != *known.0)) {
+        if part.is_some() && transcript.session.as_ref().is_some_and(|known| session.is_some_and(|id| *id != *known.0))
+        {
             // Steps of a sub-agent are ignored: its result is the output of a tool of the main agent.
             return true;
         }
@@ -58,10 +58,10 @@ impl OpencodeParser {
     }
 }
 
-fn read_tool(part: &Value, transcript: &mut OutputTranscript) {
+fn read_tool(part: &Value<'_>, transcript: &mut OutputTranscript) {
     let field = |name: &str| part.get(name).and_then(Value::as_str).unwrap_or_default();
     let state = part.get("state").unwrap_or(&Value::Null);
-    let input = state.get("input").cloned().unwrap_or(Value::Null);
+    let input = state.get("input").map(Value::to_owned).unwrap_or_default();
     let status = state.get("status").and_then(Value::as_str).unwrap_or_default();
     transcript.tool_started(field("callID"), field("tool"), input);
     let output = ["output", "error"].iter().find_map(|name| state.get(name)?.as_str()).unwrap_or_default();
@@ -72,7 +72,7 @@ fn read_tool(part: &Value, transcript: &mut OutputTranscript) {
     }
 }
 
-fn read_finish(part: &Value, transcript: &mut OutputTranscript) {
+fn read_finish(part: &Value<'_>, transcript: &mut OutputTranscript) {
     let tokens =
         |path: &str| part.get("tokens").and_then(|tokens| tokens.pointer(path)).and_then(Value::as_u64).unwrap_or(0);
     let usage = transcript.usage.get_or_insert_default();
@@ -95,7 +95,7 @@ fn sum(counts: &[u64]) -> u64 {
     counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
 }
 
-fn read_error(error: &Value) -> ReportedError {
+fn read_error(error: &Value<'_>) -> ReportedError {
     let data = error.get("data").unwrap_or(&Value::Null);
     let text = data.get("message").or_else(|| error.get("message")).and_then(Value::as_str);
     let text = text.unwrap_or("opencode reported an error without a message");
@@ -114,7 +114,7 @@ fn read_error(error: &Value) -> ReportedError {
     }
 }
 
-fn waiting_time(headers: &Value) -> Option<Duration> {
+fn waiting_time(headers: &Value<'_>) -> Option<Duration> {
     let header = |name: &str| headers.get(name).and_then(Value::as_str);
     header("retry-after-ms")
         .and_then(|value| retry_after(&format!("retry-after-ms: {value}")))

@@ -7,9 +7,10 @@
 
 mod calls;
 
-use serde_json::{Map, Value};
+use serde_json::Map;
 
 use crate::event::{Finish, Usage};
+use crate::parse::json::Value;
 use crate::parse::transcript::{OutputTranscript, ReportedError};
 use calls::kind;
 
@@ -30,7 +31,7 @@ const MAX_METADATA_BYTES: usize = 200;
 const RESPONSE_MEMBERS: [&str; 4] = ["content", "error", "finish_reason", "tool_calls"];
 
 impl ExecutableParser {
-    pub(super) fn read_event(&mut self, value: &Value, transcript: &mut OutputTranscript) -> bool {
+    pub(super) fn read_event(&mut self, value: &Value<'_>, transcript: &mut OutputTranscript) -> bool {
         let is_chunk = ["delta", "done"].iter().any(|name| value.get(name).is_some());
         let is_response = RESPONSE_MEMBERS.iter().any(|name| value.get(name).is_some());
         if !value.is_object() || !(is_chunk || is_response) {
@@ -65,7 +66,7 @@ impl ExecutableParser {
     }
 
     /// Returns the new text of a chunk.
-    fn piece(&mut self, chunk: &Value) -> String {
+    fn piece(&mut self, chunk: &Value<'_>) -> String {
         let (content, delta) = (text(chunk, "content").unwrap_or_default(), text(chunk, "delta"));
         let extends = content.strip_prefix(self.sent.as_str()).filter(|rest| !rest.is_empty());
         self.cumulative |= extends.is_some() && !self.sent.is_empty();
@@ -81,11 +82,11 @@ impl ExecutableParser {
 }
 
 /// Returns the error of a response or chunk. An empty error is none.
-fn response_error(value: &Value) -> Option<ReportedError> {
+fn response_error(value: &Value<'_>) -> Option<ReportedError> {
     match value.get("error")? {
         Value::Null | Value::Bool(false) => None,
         Value::String(text) if text.trim().is_empty() => None,
-        Value::String(text) => Some(ReportedError { text: text.clone(), ..ReportedError::default() }),
+        Value::String(text) => Some(ReportedError { text: text.clone().into_owned(), ..ReportedError::default() }),
         // Not a string, as the protocol requires, but still an error.
         other @ (Value::Bool(true) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
             super::fields::error(value)
@@ -95,24 +96,24 @@ fn response_error(value: &Value) -> Option<ReportedError> {
 }
 
 /// Returns the provider's own name, model and latency. They are metadata: what we report is measured by us.
-fn metadata(value: &Value) -> Map<String, Value> {
+fn metadata(value: &Value<'_>) -> Map<String, serde_json::Value> {
     let kept = ["latency", "model", "provider", "timestamp"].into_iter().filter_map(|name| {
         let kept =
-            |member: &&Value| member.is_number() || member.as_str().is_some_and(|s| s.len() <= MAX_METADATA_BYTES);
-        Some((name.to_owned(), value.get(name).filter(kept)?.clone()))
+            |member: &&Value<'_>| member.is_number() || member.as_str().is_some_and(|s| s.len() <= MAX_METADATA_BYTES);
+        Some((name.to_owned(), value.get(name).filter(kept)?.to_owned()))
     });
     kept.collect()
 }
 
 /// Refuses members of the wrong type. Null is the same as an absent member.
-fn check_types(value: &Value) -> Result<(), String> {
+fn check_types(value: &Value<'_>) -> Result<(), String> {
     const STRINGS: [&str; 3] = ["content", "delta", "finish_reason"];
-    let wrong = |name: &str, wanted: &str, fits: fn(&Value) -> bool| {
+    let wrong = |name: &str, wanted: &str, fits: fn(&Value<'_>) -> bool| {
         let other = value.get(name).filter(|value| !value.is_null() && !fits(value))?;
         Some(format!("`{name}` is {}, not {wanted}", kind(other)))
     };
-    let not_a_string = STRINGS.iter().find_map(|name| wrong(name, "a string", Value::is_string));
-    match not_a_string.or_else(|| wrong("done", "a boolean", Value::is_boolean)) {
+    let not_a_string = STRINGS.iter().find_map(|name| wrong(name, "a string", |value| value.is_string()));
+    match not_a_string.or_else(|| wrong("done", "a boolean", |value| value.is_boolean())) {
         Some(wrong) => Err(wrong),
         None => Ok(()),
     }
@@ -138,7 +139,7 @@ fn finish(reason: &str) -> Option<Finish> {
 }
 
 /// Returns the token counts. If only the total is known, the share of the answer is estimated.
-fn usage(value: &Value, answer: &str) -> Option<Usage> {
+fn usage(value: &Value<'_>, answer: &str) -> Option<Usage> {
     let count = |name: &str| value.get(name).and_then(Value::as_u64);
     let total = count("tokens_used").filter(|total| *total > 0);
     let (input, output) = (count("input_tokens"), count("output_tokens"));
@@ -160,6 +161,6 @@ fn usage(value: &Value, answer: &str) -> Option<Usage> {
     }
 }
 
-fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
+fn text<'a>(value: &'a Value<'_>, name: &str) -> Option<&'a str> {
     value.get(name).and_then(Value::as_str)
 }

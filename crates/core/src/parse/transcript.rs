@@ -6,12 +6,13 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::Map;
 
 use crate::ansi::Ansi;
 use crate::event::{Event, Finish, SessionId, ToolCall, Usage};
 use crate::failure::Category;
 use crate::parse::acp_calls::AcpProgress;
+use crate::parse::json::Value;
 use crate::phase::{Phase, Phases};
 
 /// Longer answers end the turn.
@@ -33,7 +34,7 @@ pub(super) struct OutputTranscript {
     model: Option<String>,
     pub(super) usage: Option<Usage>,
     /// Values that the provider reports about its answer.
-    pub(super) metadata: Map<String, Value>,
+    pub(super) metadata: Map<String, serde_json::Value>,
     pub(super) finish: Option<Finish>,
     /// Calls that the client has to make.
     pub(super) calls: Vec<ToolCall>,
@@ -60,7 +61,7 @@ pub(super) struct OutputTranscript {
     /// An event of a known type was read.
     pub(super) saw_known_event: bool,
     /// The first event of an unknown type.
-    pub(super) first_unknown_event: Option<Value>,
+    pub(super) first_unknown_event: Option<serde_json::Value>,
     /// Number of events of unknown types.
     pub(super) unknown_events: usize,
     /// Unknown types that were not reported to the caller yet.
@@ -345,7 +346,7 @@ impl OutputTranscript {
         self.used_tools
     }
 
-    pub(super) fn tool_started(&mut self, id: &str, name: &str, input: Value) {
+    pub(super) fn tool_started(&mut self, id: &str, name: &str, input: serde_json::Value) {
         self.phases.tool_started(id, name);
         self.used_tools = true;
         self.events.push(Event::ToolStarted { id: id.to_owned(), name: name.to_owned(), input });
@@ -391,7 +392,7 @@ impl OutputTranscript {
     }
 
     /// Records the timestamp of an event.
-    pub(super) fn note_time(&mut self, value: &Value) {
+    pub(super) fn note_time(&mut self, value: &Value<'_>) {
         if let Some(stamp) = value.get("timestamp").and_then(Value::as_str)
             && let Ok(time) = stamp.parse::<jiff::Timestamp>()
         {

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::ansi;
 use crate::event::{Event, Finish, SessionId, Usage};
 use crate::failure::{Category, Failure, classify, classify_session, retry_after};
 use crate::parse::conclusion::{Conclusion, Context, Ending};
 use crate::parse::fields;
+use crate::parse::json::Value;
 use crate::parse::transcript::{OutputTranscript, ReportedError, bounded};
 
 /// Answer of a CLI that prints nothing and succeeds.
@@ -368,10 +367,10 @@ fn session_in(stderr: &str) -> Option<String> {
 }
 
 /// Returns the JSON objects in a text.
-fn objects_in(text: &str) -> impl Iterator<Item = Value> {
+fn objects_in(text: &str) -> impl Iterator<Item = Value<'_>> {
     text.match_indices('{')
         .filter(|(at, _)| text[at + 1..].trim_start().starts_with('"'))
-        .filter_map(|(at, _)| serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>().next()?.ok())
+        .filter_map(|(at, _)| serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value<'_>>().next()?.ok())
 }
 
 /// Returns the error in a JSON object in stderr, where some CLIs print it, alone or at the end of a line.

@@ -1,8 +1,7 @@
 //! `tool_calls` of a protocol executable: in OpenAI's form or flat, complete or in pieces, once or in every chunk.
 
-use serde_json::Value;
-
 use crate::event::{Event, ToolCall};
+use crate::parse::json::Value;
 use crate::parse::transcript::{MAX_ANSWER_BYTES, OutputTranscript};
 
 /// Maximum number of calls in one answer.
@@ -17,7 +16,7 @@ pub(super) struct ToolCallReader {
 
 impl ToolCallReader {
     /// Reads the calls of a response or chunk. The error names the wrong member.
-    pub(super) fn read(&mut self, value: &Value, transcript: &mut OutputTranscript) -> Result<(), String> {
+    pub(super) fn read(&mut self, value: &Value<'_>, transcript: &mut OutputTranscript) -> Result<(), String> {
         let calls = match value.get("tool_calls") {
             None | Some(Value::Null) => return Ok(()),
             Some(Value::Array(calls)) => calls,
@@ -29,7 +28,12 @@ impl ToolCallReader {
         Ok(())
     }
 
-    fn read_call(&mut self, position: usize, call: &Value, transcript: &mut OutputTranscript) -> Result<(), String> {
+    fn read_call(
+        &mut self,
+        position: usize,
+        call: &Value<'_>,
+        transcript: &mut OutputTranscript,
+    ) -> Result<(), String> {
         let path = format!("tool_calls[{position}]");
         if !call.is_object() {
             return Err(format!("`{path}` is {}, not an object", kind(call)));
@@ -67,7 +71,13 @@ impl ToolCallReader {
 }
 
 /// Returns the index of a call: its own, else that of its id, else its position in the list.
-fn index_of(call: &Value, id: Option<&str>, position: usize, known: &[ToolCall], path: &str) -> Result<usize, String> {
+fn index_of(
+    call: &Value<'_>,
+    id: Option<&str>,
+    position: usize,
+    known: &[ToolCall],
+    path: &str,
+) -> Result<usize, String> {
     match (call.get("index").filter(|index| !index.is_null()), id) {
         (Some(index), _) => {
             let Some(index) = index.as_u64() else {
@@ -80,7 +90,7 @@ fn index_of(call: &Value, id: Option<&str>, position: usize, known: &[ToolCall],
     }
 }
 
-fn string<'v>(value: &'v Value, name: &str, path: &str) -> Result<Option<&'v str>, String> {
+fn string<'v>(value: &'v Value<'_>, name: &str, path: &str) -> Result<Option<&'v str>, String> {
     match value.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
@@ -89,10 +99,10 @@ fn string<'v>(value: &'v Value, name: &str, path: &str) -> Result<Option<&'v str
 }
 
 /// Returns the arguments as JSON text. They may also be an object.
-fn arguments(function: &Value, path: &str) -> Result<String, String> {
+fn arguments(function: &Value<'_>, path: &str) -> Result<String, String> {
     match function.get("arguments").or_else(|| function.get("input")) {
         None | Some(Value::Null) => Ok(String::new()),
-        Some(Value::String(text)) => Ok(text.clone()),
+        Some(Value::String(text)) => Ok(text.clone().into_owned()),
         Some(object @ Value::Object(_)) => Ok(object.to_string()),
         Some(other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_))) => {
             Err(format!("`{path}.arguments` is {}, not a string or an object", kind(other)))
@@ -101,7 +111,7 @@ fn arguments(function: &Value, path: &str) -> Result<String, String> {
 }
 
 /// Type of a JSON value, with an article.
-pub(super) fn kind(value: &Value) -> &'static str {
+pub(super) fn kind(value: &Value<'_>) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
