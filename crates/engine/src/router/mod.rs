@@ -1,6 +1,7 @@
 //! Decisions about where a turn goes: which candidates, in which order, and what follows a failure. No I/O: attempts are made in
 //! `runs/`.
 
+mod asked_models;
 mod circuit;
 pub(crate) mod explain;
 pub(crate) mod models;
@@ -14,6 +15,7 @@ pub use circuit::{Breaker, CircuitState};
 pub use policy::{Backoff, RetryPolicy};
 pub use selection::{Routed, Router};
 
+pub(crate) use asked_models::AskedModels;
 pub(crate) use circuit::{Circuits, Pass, Refused};
 pub(crate) use policy::{Exposure, Failed, Next, next};
 pub(crate) use retries::Retries;

@@ -10,7 +10,7 @@ use trunkline_core::provider::{self, Provider};
 
 use crate::attempt::program::locate;
 use crate::attempt::template::LaunchTemplates;
-use crate::router::{Candidate, RetryPolicy, Router, Why};
+use crate::router::{AskedModels, Candidate, RetryPolicy, Router, Why};
 use crate::start_error::KnownCli;
 
 /// All models in the order of their file, and the router.
@@ -25,6 +25,7 @@ pub struct Models {
     built_in: Vec<Arc<Model>>,
     /// All recipes, including those that no model uses.
     recipes: Vec<Arc<Provider>>,
+    asked: AskedModels,
     templates: LaunchTemplates,
 }
 
@@ -182,7 +183,7 @@ impl Models {
             }
             return Some(candidates);
         }
-        self.router.candidates(name).or_else(|| self.found_built_in(name)).or_else(|| {
+        self.router.candidates(name, &self.asked).or_else(|| self.found_built_in(name)).or_else(|| {
             self.default.as_ref().map(|model| vec![Candidate { model: Arc::clone(model), why: Why::Default }])
         })
     }
@@ -193,15 +194,15 @@ impl Models {
             return Some(vec![Candidate { model: Arc::clone(model), why: Why::Asked }]);
         }
         let (built_in, upstream) = name.split_once('/').filter(|(_, upstream)| !upstream.is_empty())?;
-        let model = self.built_in().find(|model| model.name == built_in)?.on(upstream);
-        Some(vec![Candidate { model: Arc::new(model), why: Why::AskedModel }])
+        let model = self.asked.of(self.built_in().find(|model| model.name == built_in)?, upstream);
+        Some(vec![Candidate { model, why: Why::AskedModel }])
     }
 
     /// Candidates without the model's own fallbacks: fallbacks of a fallback are not followed.
     fn alone(&self, name: &str) -> Option<Vec<Candidate>> {
         match self.named.iter().find(|model| model.name == name) {
             Some(model) => Some(vec![Candidate { model: Arc::clone(model), why: Why::Fallback }]),
-            None => self.router.candidates(name).or_else(|| self.found_built_in(name)),
+            None => self.router.candidates(name, &self.asked).or_else(|| self.found_built_in(name)),
         }
     }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use trunkline_core::model::{AGENT, Backend, Model};
 
+use super::AskedModels;
+
 /// Providers that can replace each other, in the order of router.yaml.
 #[derive(Debug, Clone, Default)]
 pub struct Router {
@@ -65,16 +67,16 @@ pub(crate) fn circuit_of(model: &Model) -> String {
     match &model.backend {
         Backend::Program(provider) => {
             let program = model.command.as_ref().unwrap_or(&provider.program);
-            format!("{} {program}", provider.name)
+            [&provider.name, " ", program].concat()
         }
-        Backend::Api(api) => format!("{} {}", api.name, api.base_url),
+        Backend::Api(api) => [&api.name, " ", &api.base_url].concat(),
         Backend::Agent(llm) => format!("{AGENT} {}", llm.api().map_or("", |api| &api.base_url)),
     }
 }
 
 impl Router {
     /// Candidates for a name; `None` for an unknown name.
-    pub(crate) fn candidates(&self, name: &str) -> Option<Vec<Candidate>> {
+    pub(crate) fn candidates(&self, name: &str, asked: &AskedModels) -> Option<Vec<Candidate>> {
         if name == "auto" {
             let found = self.by_priority();
             return (!found.is_empty()).then(|| {
@@ -96,7 +98,7 @@ impl Router {
         let (model, why) = match model {
             None => (Arc::clone(&routed.model), Why::Asked),
             Some("") => return None,
-            Some(explicit) => (Arc::new(routed.model.on(explicit)), Why::AskedModel),
+            Some(explicit) => (asked.of(&routed.model, explicit), Why::AskedModel),
         };
         Some(vec![Candidate { model, why }])
     }
@@ -209,14 +211,17 @@ mod tests {
             ("missing", None),
             ("missing/x", None),
         ] {
-            let found = router.candidates(name).map(|candidates| {
+            let found = router.candidates(name, &AskedModels::default()).map(|candidates| {
                 candidates.into_iter().map(|candidate| candidate.model.name.clone()).collect::<Vec<_>>()
             });
             assert_eq!(found, expected.map(|names| names.into_iter().map(str::to_owned).collect()), "{name}");
         }
-        let upstream = |name: &str| router.candidates(name).unwrap()[0].model.upstream.clone();
+        let upstream = |name: &str| router.candidates(name, &AskedModels::default()).unwrap()[0].model.upstream.clone();
         assert_eq!((upstream("claude"), upstream("claude/haiku")), (None, Some("haiku".to_owned())));
         assert_eq!(router.names(), ["auto", "auto:fast", "auto:codegen", "auto:capable", "local", "cloud", "claude"]);
-        assert_eq!(Router::default().candidates("auto").map(|candidates| candidates.len()), None);
+        assert_eq!(
+            Router::default().candidates("auto", &AskedModels::default()).map(|candidates| candidates.len()),
+            None
+        );
     }
 }
