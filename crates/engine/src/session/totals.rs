@@ -1,11 +1,16 @@
 //! Token totals of sessions, for CLIs that count tokens for the whole session.
 //!
 //! The totals are a journal: each turn appends a line, and the start of a process reads all lines and keeps the last one
-//! of each session. Another process may rewrite the file to delete old lines; a lock on the file serializes the two.
+//! of each session. Another process may replace the file to delete old lines. A turn takes no lock against that:
+//!
+//! - A turn whose file has no name any more after the write writes its line to the new file as well.
+//! - A rewrite copies the lines that were added to the old file meanwhile, after the new file has its name.
+//!
+//! A line may thus be in the file twice, but none is lost.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -64,7 +69,8 @@ impl SessionTotals {
         if inner.known.len() >= 8 * MAX_LINES {
             inner.known.clear();
         }
-        match inner.append(&self.path, &TotalsLine { session: session.clone(), total, at: now() }) {
+        let line = bytes_of(&TotalsLine { session: session.clone(), total, at: now() });
+        match append(&self.path, &mut inner.journal, &line) {
             Ok(()) => inner.failing = false,
             Err(error) => {
                 // Logged once: the cause may be a full disk, which the log must not fill further.
@@ -86,47 +92,55 @@ pub(crate) fn forget(path: &Path, age: Duration) -> io::Result<()> {
     rewrite(path, |_, line| line.at > oldest)
 }
 
-impl TotalsJournal {
-    fn append(&mut self, path: &Path, line: &TotalsLine) -> io::Result<()> {
-        loop {
-            let journal = match &mut self.journal {
-                Some(journal) => journal,
-                None => {
-                    if let Some(folder) = path.parent() {
-                        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-                    }
-                    let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
-                    self.journal.insert(opened)
+/// Appends to the journal, which `file` is as long as it has a name.
+fn append(path: &Path, file: &mut Option<File>, bytes: &[u8]) -> io::Result<()> {
+    loop {
+        let journal = match file {
+            Some(journal) => journal,
+            None => {
+                if let Some(folder) = path.parent() {
+                    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
                 }
-            };
-            journal.lock()?;
-            // The file may have been replaced by a rewrite: a line appended to the old file would be lost.
-            if !fs::metadata(path).is_ok_and(|current| journal.metadata().is_ok_and(|ours| ours.ino() == current.ino()))
-            {
-                self.journal = None;
-                continue;
+                file.insert(OpenOptions::new().create(true).append(true).mode(0o600).open(path)?)
             }
-            let written = journal.write_all(&bytes_of(line));
-            journal.unlock()?;
-            return written;
+        };
+        journal.write_all(bytes)?;
+        if journal.metadata()?.nlink() > 0 {
+            return Ok(());
         }
+        *file = None;
     }
 }
 
 fn read(path: &Path) -> Vec<TotalsLine> {
-    let text = fs::read_to_string(path).unwrap_or_default();
+    lines(&fs::read_to_string(path).unwrap_or_default())
+}
+
+fn lines(text: &str) -> Vec<TotalsLine> {
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
 /// Rewrites the journal with the lines for which `keep` returns true. It gets the index and the line.
 fn rewrite(path: &Path, keep: impl Fn(usize, &TotalsLine) -> bool) -> io::Result<()> {
-    let locked = OpenOptions::new().append(true).open(path)?;
-    locked.lock()?;
-    let kept = read(path).into_iter().enumerate().filter(|(at, line)| keep(*at, line));
+    let mut old = loop {
+        let old = OpenOptions::new().read(true).append(true).open(path)?;
+        // Another rewrite may have replaced the file meanwhile.
+        old.lock()?;
+        if old.metadata()?.nlink() > 0 {
+            break old;
+        }
+    };
+    let mut text = Vec::new();
+    old.read_to_end(&mut text)?;
+    // A line that is just being written is among those that are added.
+    let mut added = text.split_off(text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1));
+    let kept = lines(&String::from_utf8_lossy(&text)).into_iter().enumerate().filter(|(at, line)| keep(*at, line));
     let new = path.with_extension("new");
     let mut file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&new)?;
     file.write_all(&kept.flat_map(|(_, line)| bytes_of(&line)).collect::<Vec<u8>>())?;
-    fs::rename(new, path)
+    fs::rename(new, path)?;
+    old.read_to_end(&mut added)?;
+    if added.is_empty() { Ok(()) } else { append(path, &mut None, &added) }
 }
 
 fn key(session: &SessionId) -> TotalsKey {
@@ -182,5 +196,25 @@ mod tests {
         let after = SessionTotals::load(path.clone());
         assert_eq!((after.replace(&old, total(9)), after.replace(&new, total(9))), (None, Some(total(3))));
         forget(&folder.path().join("none"), Duration::ZERO).unwrap();
+    }
+
+    #[test]
+    fn no_total_is_lost_when_the_journal_is_rewritten_all_the_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("totals.jsonl");
+        let totals = SessionTotals::load(path.clone());
+        let id = |n: u64| SessionId(n.to_string().into());
+        let total = |input_tokens| Usage { input_tokens, ..Usage::default() };
+        totals.replace(&id(0), total(0));
+        std::thread::scope(|scope| {
+            let turns = scope.spawn(|| (1..2000).for_each(|n| _ = totals.replace(&id(n), total(n))));
+            while !turns.is_finished() {
+                rewrite(&path, |_, _| true).unwrap();
+            }
+        });
+        let after = SessionTotals::load(path);
+        for n in 0..2000 {
+            assert_eq!(after.replace(&id(n), total(n)), Some(total(n)), "{n}");
+        }
     }
 }
