@@ -34,6 +34,13 @@ impl Secrets {
         values.dedup();
     }
 
+    /// Whether [`mask`](Self::mask) might change the text.
+    #[must_use]
+    pub fn may_be_in(&self, text: &str) -> bool {
+        KEY_PREFIXES.iter().any(|prefix| text.contains(prefix))
+            || self.values.read().unwrap_or_else(PoisonError::into_inner).iter().any(|value| text.contains(value))
+    }
+
     /// Returns `text` with `***` in place of every known secret and of everything that looks like a key.
     #[must_use]
     pub fn mask(&self, text: &str) -> String {

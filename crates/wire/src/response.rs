@@ -80,7 +80,8 @@ impl Trace {
 /// Builds the complete response to a turn that ended with `answer`.
 #[must_use]
 pub fn whole(head: Head, trace: &Trace, answer: Answer) -> ChatResponse {
-    let trunkline = trace.extension(Some(&answer));
+    let usage_estimated = answer.usage.estimated;
+    let trunkline = Extension { usage_estimated, metadata: answer.metadata, ..trace.extension(None) };
     let only_calls = answer.content.is_empty() && !answer.calls.is_empty();
     let message = AssistantMessage {
         role: "assistant".to_owned(),

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -156,7 +157,7 @@ impl Attempt {
                         None => Some(live.running.next().await),
                     };
                     match step {
-                        Some(step) => self.take(step),
+                        Some(step) => self.take_with_end(step),
                         None if live.deadline.is_none() => self.start_over("does not answer"),
                         None => self.conclude(Ending::Open, Parting::Stop),
                     }
@@ -204,6 +205,17 @@ impl Attempt {
                 }
                 State::Done => return None,
             }
+        }
+    }
+
+    /// Takes a step, and the next one if the process has ended: its last output and its end are then recorded together.
+    fn take_with_end(&mut self, step: ProcessEvent) {
+        self.take(step);
+        if let State::Live(live) = &mut self.state
+            && live.running.is_over()
+            && let Some(step) = live.running.next().now_or_never()
+        {
+            self.take(step);
         }
     }
 

@@ -49,7 +49,7 @@ pub(crate) struct AttemptLoop {
     retries: u32,
     /// Delay before the next attempt.
     wait: Option<Duration>,
-    /// Attempts that have ended.
+    /// Attempts that have failed.
     pub(crate) attempts: Vec<Attempted>,
     /// Failure of the last attempt.
     last: Option<Failure>,
@@ -222,7 +222,9 @@ impl AttemptLoop {
             let (run, model, provider) = (&self.run, &attempted.model, &attempted.provider);
             tracing::warn!(run, model, provider, category = failure.category.name(), "attempt failed: {reason}");
         }
-        self.attempts.push(attempted.clone());
+        if failure.is_some() {
+            self.attempts.push(attempted.clone());
+        }
         self.events.push(Event::Attempted(attempted.into()));
     }
 

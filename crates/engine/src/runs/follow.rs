@@ -87,6 +87,7 @@ impl Follow {
                     let LogSource::Live { progress, .. } = &mut self.source else { continue };
                     match seen.end.filter(|_| seen.durability != EndDurability::Pending) {
                         Some(RunEnding::Event(event)) => return self.end((*event).clone()),
+                        Some(RunEnding::Logged) => return self.end(Event::Failed(unreadable())),
                         Some(RunEnding::Refused(error)) => return self.end(Event::Failed(error.as_failure())),
                         None if progress.changed().await.is_err() => {
                             return self.end(Event::Failed(interrupted()));
@@ -180,6 +181,11 @@ async fn end_of(store: &Store, run: &str, state: &Path) -> Result<Option<Event>,
             Some(Event::Failed(failed().unwrap_or_else(interrupted)))
         }
     })
+}
+
+/// Failure of a run whose last event is in the log and cannot be read.
+fn unreadable() -> Failure {
+    Failure::new(Category::Server, "the end of the run cannot be read from the log")
 }
 
 /// Failure of a run whose gateway has died.

@@ -82,7 +82,9 @@ pub(super) enum EndDurability {
 /// End of a run.
 #[derive(Debug, Clone)]
 pub(crate) enum RunEnding {
-    /// The last event. The log may lack it if the disk is full.
+    /// The last event is in the log.
+    Logged,
+    /// The last event. The log lacks it, for example because the disk is full.
     Event(Arc<Event>),
     /// No attempt was started.
     Refused(StartError),

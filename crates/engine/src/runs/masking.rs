@@ -17,6 +17,15 @@ pub(crate) fn masked_whole<'a>(event: &'a Event, secrets: &Secrets) -> Cow<'a, E
     match event {
         // Masked earlier, or written by the gateway itself.
         Event::Started { .. } | Event::Workspace(_) | Event::Attempted(_) => Cow::Borrowed(event),
+        // Usually there is nothing to mask.
+        Event::Text { delta } | Event::Thinking { delta } if !secrets.may_be_in(delta) => Cow::Borrowed(event),
+        Event::Finished(Answer { content, usage: _, finish: _, calls, metadata })
+            if calls.is_empty()
+                && !secrets.may_be_in(content)
+                && !metadata.values().any(|value| may_be_in(secrets, value)) =>
+        {
+            Cow::Borrowed(event)
+        }
         Event::Text { .. }
         | Event::Thinking { .. }
         | Event::ToolStarted { .. }
@@ -26,6 +35,15 @@ pub(crate) fn masked_whole<'a>(event: &'a Event, secrets: &Secrets) -> Cow<'a, E
         | Event::Unknown { .. }
         | Event::Finished(_)
         | Event::Failed(_) => Cow::Owned(masked(event, secrets, usize::MAX)),
+    }
+}
+
+/// Whether a value may contain a secret.
+fn may_be_in(secrets: &Secrets, value: &Value) -> bool {
+    match value {
+        Value::String(text) => secrets.may_be_in(text),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        Value::Array(_) | Value::Object(_) => true,
     }
 }
 

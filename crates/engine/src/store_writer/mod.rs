@@ -12,12 +12,14 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, error::SendError, unbounded_channel};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use trunkline_core::event::Receipt;
 use trunkline_store::{
-    Durability, IndexFeed, LogRecord, LogWriter, Purpose, RunEnded, RunWorkspace, Store, StoreError, Time, log_line,
+    Durability, InFlight, IndexFeed, LogRecord, LogWriter, Purpose, RunEnded, RunWorkspace, Store, StoreError, Time,
+    log_line,
 };
 
 use self::disk::DiskCheck;
@@ -32,6 +34,8 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct StoreWriter {
     log: Arc<LogWriter>,
     index: OnceLock<(Store, IndexFeed)>,
+    /// Sessions whose states are on their way to the database. As many as the feed holds.
+    unsaved: OnceLock<UnboundedSender<UnsavedSession>>,
     pub(crate) tally: Arc<TurnCounters>,
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -44,6 +48,7 @@ impl StoreWriter {
         Self {
             log: Arc::new(LogWriter::new(state, durability)),
             index: OnceLock::new(),
+            unsaved: OnceLock::new(),
             tally: Arc::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -56,6 +61,10 @@ impl StoreWriter {
         let (_, feed) = self.index.get_or_init(|| {
             let (feed, task) = store.index(Some(Arc::clone(&self.log)));
             self.tasks.spawn(task.run(self.stop.clone()));
+            let (unsaved, queue) = unbounded_channel();
+            if self.unsaved.set(unsaved).is_ok() {
+                self.tasks.spawn(release_when_saved(queue, self.stop.clone()));
+            }
             (store.clone(), feed)
         });
         feed.clone()
@@ -125,9 +134,10 @@ impl StoreWriter {
     }
 
     /// Keeps other processes out of a session until the database has its state.
-    fn wait_until_indexed(&self, write: SessionWrite, queued: Option<trunkline_store::InFlight>) {
-        if let Some(queued) = queued {
-            self.tasks.spawn(async move { write.saved(queued.committed().await) });
+    fn wait_until_indexed(&self, write: SessionWrite, queued: Option<InFlight>) {
+        let (Some(queued), Some(unsaved)) = (queued, self.unsaved.get()) else { return };
+        if let Err(SendError((write, _))) = unsaved.send((write, queued)) {
+            write.saved(Err(StoreError::Closed));
         }
     }
 
@@ -142,6 +152,22 @@ impl StoreWriter {
         if let Err(error) = self.log.append(&line, Purpose::Continue, then) {
             tracing::error!(run, %error, "a record of the run could not be written");
         }
+    }
+}
+
+/// A session after a turn, and the row that the database does not have yet.
+type UnsavedSession = (SessionWrite, InFlight);
+
+/// Releases sessions as the database gets them. One task does that for all turns: their rows are committed together.
+async fn release_when_saved(mut queue: UnboundedReceiver<UnsavedSession>, stop: CancellationToken) {
+    loop {
+        let next = match stop.run_until_cancelled(queue.recv()).await {
+            Some(next) => next,
+            // The index task answers everything that is left.
+            None => queue.try_recv().ok(),
+        };
+        let Some((write, queued)) = next else { return };
+        write.saved(queued.committed().await);
     }
 }
 

@@ -210,13 +210,13 @@ impl Recorder {
         write: Option<&SessionWrite>,
     ) -> (io::Result<()>, Option<trunkline_store::InFlight>) {
         self.ended = true;
-        let last = match result {
+        let last = || match result {
             Ok(answer) => Event::Finished(answer.clone()),
             Err(failure) => Event::Failed(failure.clone()),
         };
         // A run that never began has no events.
         if !self.logged_end && !self.log.is_empty() {
-            self.log.push_events([&last], &CurrentAttempt::default());
+            self.log.push_events([&last()], &CurrentAttempt::default());
         }
         let (outcome, message, usage) = match result {
             Ok(answer) => (RunOutcome::Ok, None, answer.usage),
@@ -254,19 +254,19 @@ impl Recorder {
             }
             queued = state.zip(write).map(|(state, write)| feed.add_session(state.clone(), write.condition()));
         });
-        let last = match &written {
-            Ok(()) => last,
+        let end = match &written {
+            Ok(()) if !self.log.is_empty() => RunEnding::Logged,
+            Ok(()) => RunEnding::Event(Arc::new(last())),
             Err(error) => {
                 // The log cannot repeat the answer, so later queries report the run as failed.
                 let failure = not_recorded(error);
                 let record = RunEnded { log: Some(LogState::Incomplete), ..RunEnded::failed(&failure, took) };
                 self.update_row(&LogRecord::Ended(record.into()));
-                Event::Failed(failure)
+                RunEnding::Event(Arc::new(Event::Failed(failure)))
             }
         };
         self.presence.set_written(self.log.written());
-        // Readers take it from the log, unless the log lacks it.
-        self.presence.set_end(RunEnding::Event(Arc::new(last)));
+        self.presence.set_end(end);
         (written, queued)
     }
 }
