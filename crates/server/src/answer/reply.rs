@@ -9,6 +9,9 @@ use serde::Serialize;
 use trunkline_engine::Allowance;
 use trunkline_wire::error::ApiError;
 
+/// Room for the headers of a usual response: its map is then allocated once.
+const USUAL_HEADERS: usize = 12;
+
 /// Type of every response.
 pub(crate) type HttpResponse = http::Response<Body>;
 
@@ -55,6 +58,7 @@ fn span(time: Duration) -> String {
 fn from_bytes(status: StatusCode, body: Vec<u8>) -> HttpResponse {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
+    response.headers_mut().reserve(USUAL_HEADERS);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

@@ -80,7 +80,9 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
     match headers.get("x-request-id") {
         Some(id) if (1..=128).contains(&id.len()) && id.as_bytes().iter().all(plain) => id.clone(),
         Some(_) | None => {
-            HeaderValue::from_str(&format!("req_{}", Uuid::new_v4().simple())).expect("hexadecimal is a header value")
+            let mut id = *b"req_00000000000000000000000000000000";
+            Uuid::new_v4().simple().encode_lower(&mut id[4..]);
+            HeaderValue::from_bytes(&id).expect("hexadecimal is a header value")
         }
     }
 }

@@ -61,7 +61,7 @@ async fn complete<D: Door>(app: &Arc<App<D>>, request: Request) -> HttpResponse 
 /// Id and time of an answer, both derived from its run: a repeated request gets the same.
 fn head(run: &str, model: String) -> Head {
     let begun = Uuid::parse_str(run).ok().and_then(|run| run.get_timestamp());
-    Head { id: format!("cmpl-{run}"), created: begun.map_or(0, |begun| begun.to_unix().0), model }
+    Head { id: ["cmpl-", run].concat(), created: begun.map_or(0, |begun| begun.to_unix().0), model }
 }
 
 async fn read<D: Door>(app: &App<D>, request: Request) -> Result<Completion, ApiError> {
