@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::Command;
 use tokio::task::JoinSet;
 use trunkline_core::limits::RunLimits;
-use trunkline_process::{Keepers, ProcessEvent, Spec, StopSignal};
+use trunkline_process::{ArgumentList, Keepers, ProcessEvent, Spec, StopSignal};
 
 use super::samples::Samples;
 
@@ -74,7 +74,7 @@ pub(crate) async fn spawn_by_keeper(
         async move {
             let spec = Spec {
                 program: agent,
-                args: Vec::new(),
+                args: ArgumentList::default(),
                 env: vec![("FAKE_AGENT".into(), "noop".into())].into(),
                 cwd: "/".into(),
                 stdin: Vec::new(),

@@ -132,7 +132,7 @@ async fn unusable_file_is_refused_and_unchanged_and_the_index_can_be_used() {
         assert!(store.prune(Time::now()).await.is_err());
         assert!(store.session(&SessionKey("s".into()), &trunkline_store::ClientId::local()).await.unwrap().is_none());
         assert!(fs::read(&path).unwrap() == bytes);
-        assert_eq!(DatabaseStatus::of(&path).await.unwrap().wrong.is_empty(), false);
+        assert!(!DatabaseStatus::of(&path).await.unwrap().wrong.is_empty());
         fs::write(&path, &good).unwrap();
         let cursor = store.bridge().await.unwrap().cursor("c").await.unwrap();
         assert_eq!(cursor.as_deref(), Some("1"), "the same process can use it once it is repaired");

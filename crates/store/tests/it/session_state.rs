@@ -13,7 +13,7 @@ async fn found(store: &Store, hash: u8) -> Option<String> {
 /// Returns the number of turns of a session, and the provider's id.
 async fn turns_and_native(store: &Store, id: &str) -> Option<(u64, String)> {
     let row = store.session(&SessionKey(id.into()), &ClientId::local()).await.unwrap()?;
-    Some((row.turns, row.native?.0))
+    Some((row.turns, row.native?.0.to_string()))
 }
 
 /// Writes the states of sessions in one transaction.
