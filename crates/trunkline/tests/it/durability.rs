@@ -1,4 +1,4 @@
-//! `--durability fsync`: no client sees the end of a run before the disk has it.
+//! `--durability fsync`: a gateway sends the end of a run once the disk has it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn follow(gateway: &TestGateway, run: &str) -> PendingReply {
 }
 
 #[test]
-fn end_of_a_run_is_shown_to_nobody_before_it_is_synced() {
+fn readers_in_the_same_gateway_get_the_end_of_a_run_once_it_is_synced() {
     let gateway = gateway("codex_says one; await go; codex_ends");
     let mut client = gateway.chat("hi").streamed().header("idempotency-key", "k").open();
     client.read_until("one");
