@@ -1,6 +1,7 @@
 //! Connections to a database file: one that writes, and a few that read.
 
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -38,8 +39,8 @@ pub(crate) struct Connections {
 struct FileId(u64, u64);
 
 impl FileId {
-    fn of(path: &Path) -> Option<Self> {
-        fs::metadata(path).ok().map(|file| Self(file.dev(), file.ino()))
+    fn of(path: &Path) -> io::Result<Self> {
+        fs::metadata(path).map(|file| Self(file.dev(), file.ino()))
     }
 }
 
@@ -50,7 +51,7 @@ impl Connections {
         let options = opening::options().filename(path);
         let writing = pool(1).connect_with(options.clone()).await?;
         let reading = pool(MAX_READERS).connect_lazy_with(options.pragma("query_only", "on"));
-        Ok(Self { writing, reading, path: Some(path.into()), file: FileId::of(path), _anchor: None })
+        Ok(Self { writing, reading, path: Some(path.into()), file: FileId::of(path).ok(), _anchor: None })
     }
 
     /// Creates a database in memory that ends with its last clone.
@@ -88,7 +89,11 @@ impl Connections {
 
     /// Whether the file was deleted, or another file has its name. New connections would not open the same file.
     pub(crate) fn is_replaced(&self) -> bool {
-        self.path.as_ref().is_some_and(|path| FileId::of(path) != self.file)
+        self.path.as_ref().is_some_and(|path| match FileId::of(path) {
+            Ok(file) => Some(file) != self.file,
+            // A folder that cannot be read at present says nothing about the file.
+            Err(error) => error.kind() == ErrorKind::NotFound,
+        })
     }
 
     /// Whether these are connections to the same file as the others.

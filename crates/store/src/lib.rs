@@ -68,7 +68,7 @@ mod time;
 mod transaction;
 mod upgrade;
 
-pub use bridge::{BRIDGE_FILE, Binding, BridgeDatabase, InboxRow, InboxState};
+pub use bridge::{Binding, BridgeDatabase, InboxRow, InboxState};
 pub use error::StoreError;
 pub use excess::LogLimits;
 pub use history::{EventRow, ExportFilter, TurnRow};
@@ -84,6 +84,7 @@ pub use prune::Pruned;
 pub use run::{LogState, RunFailure, RunOutcome, RunState, Surface};
 pub use run_index::RunRow;
 pub use runs::RunFilter;
+pub use schema::BRIDGE_FILE;
 pub use session::SessionFilter;
 pub use session_state::{ClientId, HistoryHash, SessionHead, SessionKey, SessionRow, SessionState, first_words};
 pub use status::DatabaseStatus;

@@ -8,9 +8,12 @@ use std::path::Path;
 
 use sqlx::{Connection, SqliteConnection};
 
-use crate::bridge::{BRIDGE_FILE, copy_to_own_file};
+use crate::bridge::copy_to_own_file;
 use crate::error::StoreError;
 use crate::upgrade::{Upgraded, upgrade};
+
+/// Name of the file with the state of bridges in the state folder.
+pub const BRIDGE_FILE: &str = "bridge.db";
 
 /// The tables of a database file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -27,6 +27,8 @@ pub(crate) struct Indexing {
     pub(crate) running: tokio::sync::Mutex<()>,
     /// Whether the file was replaced, and the new one does not have everything yet.
     pub(crate) refilling: AtomicBool,
+    /// Whether the new file could not be used. The failure is in the log.
+    pub(crate) reopening_failed: AtomicBool,
 }
 
 /// The database. Cheap to clone: clones share their connections.

@@ -6,13 +6,10 @@ use sqlx::sqlite::SqlitePool;
 use super::rows::{Binding, InboxRow, InboxState};
 use crate::connections::Connections;
 use crate::error::StoreError;
-use crate::schema::Schema;
+use crate::schema::{BRIDGE_FILE, Schema};
 use crate::session_state::SessionKey;
 use crate::store::Store;
 use crate::time::Time;
-
-/// Name of the file with the state of bridges in the state folder.
-pub const BRIDGE_FILE: &str = "bridge.db";
 
 /// Rows that one transaction deletes from a table. Keeps transactions short, so that other writers get their turn.
 const BATCH_ROWS: i64 = 100;

@@ -7,6 +7,6 @@ mod database;
 mod move_out;
 mod rows;
 
-pub use database::{BRIDGE_FILE, BridgeDatabase};
+pub use database::BridgeDatabase;
 pub(crate) use move_out::copy_to_own_file;
 pub use rows::{Binding, InboxRow, InboxState};

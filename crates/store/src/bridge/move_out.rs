@@ -9,10 +9,9 @@ use std::path::Path;
 use sqlx::sqlite::SqliteSynchronous;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
-use super::database::BRIDGE_FILE;
 use crate::error::StoreError;
 use crate::opening;
-use crate::schema::Schema;
+use crate::schema::{BRIDGE_FILE, Schema};
 
 /// A query for all rows of a table as JSON, and the statement that inserts them.
 const TABLES: [(&str, &str); 3] = [

@@ -29,7 +29,9 @@ impl Store {
         if !self.is_outdated() {
             return;
         }
-        if let Err(error) = self.reopen().await {
+        let reopened = self.reopen().await;
+        let had_failed = self.indexing().reopening_failed.swap(reopened.is_err(), Ordering::Relaxed);
+        if let (Err(error), false) = (reopened, had_failed) {
             tracing::error!("the database file was deleted or replaced, and the new one cannot be used: {error}");
         }
     }
