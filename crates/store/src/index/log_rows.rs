@@ -6,7 +6,7 @@ use super::upsert::{self, KeyRow};
 use crate::error::StoreError;
 use crate::log::{LogPosition, LogRecord};
 use crate::run_index::RunRow;
-use crate::session_state::{ClientId, SessionKey, SessionState};
+use crate::session_state::{ClientId, SessionKey, SessionRow, SessionState};
 use crate::store::Store;
 use crate::time::Time;
 use crate::transaction::Transaction;
@@ -128,15 +128,17 @@ impl LogRows {
         // A session refers to the one that it was forked from.
         let mut sessions: Vec<&SessionState> = self.sessions.values().collect();
         sessions.sort_by_key(|state| (state.session.created, &state.session.id));
-        for state in sessions {
-            if upsert::session(&mut transaction, &state.session).await? && is_whole {
-                upsert::heads(&mut transaction, state, &state.heads).await?;
-            }
+        let rows: Vec<&SessionRow> = sessions.iter().map(|state| &state.session).collect();
+        let written = upsert::sessions(&mut transaction, &rows).await?;
+        if is_whole {
+            sessions.retain(|state| written.contains(&state.session.id));
+            let heads: Vec<_> = sessions.iter().map(|state| (*state, state.heads.as_slice())).collect();
+            upsert::heads(&mut transaction, &heads).await?;
         }
         upsert::runs(&mut transaction, &self.ended.iter().collect::<Vec<_>>()).await?;
         if is_whole {
             for (session, (owner, time)) in &self.taken {
-                upsert::forget_heads(&mut transaction, session, owner.as_ref(), Some(*time)).await?;
+                upsert::forget_heads(&mut transaction, session, owner.as_ref(), *time).await?;
             }
             // A released key may have been claimed again.
             for run in &self.released {

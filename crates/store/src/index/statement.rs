@@ -2,23 +2,29 @@
 //!
 //! A statement binds its records as rows of a table `new`, whose columns come from the record's [`WriteColumns`].
 
-use crate::columns::{Column, WriteColumns};
+use std::sync::OnceLock;
+
+use sqlx::sqlite::SqliteRow;
+
+use crate::columns::{BoundQuery, Column, WriteColumns};
 use crate::error::StoreError;
 use crate::transaction::Transaction;
 
 /// Numbers of records that one statement may take. Few of them: each is a statement of its own to SQLite's cache.
 const BATCH_SIZES: [usize; 8] = [128, 64, 32, 16, 8, 4, 2, 1];
 
-/// A statement for records of one type.
+/// A statement for records of one type. It is a static, so that its text is built once.
 pub(super) struct Statement {
     columns: &'static [Column],
     /// SQL that follows the definition of `new`.
     action: String,
+    /// The whole text for each of [`BATCH_SIZES`].
+    texts: [OnceLock<String>; BATCH_SIZES.len()],
 }
 
 impl Statement {
     pub(super) fn new<R: WriteColumns>(action: impl Into<String>) -> Self {
-        Self { columns: R::COLUMNS_TO_WRITE, action: action.into() }
+        Self { columns: R::COLUMNS_TO_WRITE, action: action.into(), texts: Default::default() }
     }
 
     /// Inserts the records that are in `source`: `new`, or a join with it.
@@ -31,23 +37,39 @@ impl Statement {
         ))
     }
 
-    /// Returns how many rows of the database were changed.
+    /// Writes the records.
     pub(super) async fn execute<R: WriteColumns>(
-        &self,
+        &'static self,
         transaction: &mut Transaction,
         mut records: &[&R],
-    ) -> Result<u64, StoreError> {
-        let mut changed = 0;
-        while !records.is_empty() {
-            let size = BATCH_SIZES.into_iter().find(|size| *size <= records.len()).unwrap_or(1);
-            let (these, rest) = records.split_at(size);
-            // Safe: the text consists of constants, and all data is bound.
-            let query = sqlx::query(sqlx::AssertSqlSafe(self.text(size)));
-            let query = these.iter().fold(query, |query, record| record.bind(query));
-            changed += query.execute(&mut **transaction).await?.rows_affected();
+    ) -> Result<(), StoreError> {
+        while let Some((query, rest)) = self.next_query(records) {
+            query.execute(&mut **transaction).await?;
             records = rest;
         }
-        Ok(changed)
+        Ok(())
+    }
+
+    /// Writes the records, and returns what the statement returns.
+    pub(super) async fn fetch<R: WriteColumns>(
+        &'static self,
+        transaction: &mut Transaction,
+        mut records: &[&R],
+    ) -> Result<Vec<SqliteRow>, StoreError> {
+        let mut rows = Vec::new();
+        while let Some((query, rest)) = self.next_query(records) {
+            rows.extend(query.fetch_all(&mut **transaction).await?);
+            records = rest;
+        }
+        Ok(rows)
+    }
+
+    /// Query for as many of the records as one statement takes, and the rest of them.
+    fn next_query<'q, R: WriteColumns>(&'static self, records: &'q [&'q R]) -> Option<(BoundQuery<'q>, &'q [&'q R])> {
+        let (at, size) = BATCH_SIZES.into_iter().enumerate().find(|(_, size)| *size <= records.len())?;
+        let (these, rest) = records.split_at(size);
+        let query = sqlx::query(self.texts[at].get_or_init(|| self.text(size)).as_str());
+        Some((these.iter().fold(query, |query, record| record.bind(query)), rest))
     }
 
     fn text(&self, records: usize) -> String {

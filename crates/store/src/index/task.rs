@@ -21,7 +21,7 @@ use super::upsert;
 use crate::error::StoreError;
 use crate::log::{LogPosition, LogWriter};
 use crate::run_index::RunRow;
-use crate::session_state::SessionKey;
+use crate::session_state::{SessionKey, SessionRow};
 use crate::store::Store;
 
 /// Time after the first new row in which others are added to its transaction, unless a caller waits for it.
@@ -271,16 +271,15 @@ impl IndexTask {
 
 async fn write(store: &Store, batch: &Batch) -> Result<(), StoreError> {
     let mut transaction = store.transaction().await?;
-    for session in &batch.taken_heads {
-        upsert::forget_heads(&mut transaction, session, None, None).await?;
-    }
-    for (_, PendingSession { state, condition, .. }) in &batch.sessions {
-        if upsert::session(&mut transaction, &state.session).await? {
-            // Evaluated only now that no other process can write: see `HeadCondition`.
-            let heads = if condition.holds() { state.heads.as_slice() } else { &[] };
-            upsert::heads(&mut transaction, state, heads).await?;
-        }
-    }
+    upsert::forget_all_heads(&mut transaction, batch.taken_heads.iter()).await?;
+    let sessions: Vec<&SessionRow> = batch.sessions.iter().map(|(_, session)| &session.state.session).collect();
+    let written = upsert::sessions(&mut transaction, &sessions).await?;
+    let written = batch.sessions.iter().filter(|(session, _)| written.contains(session));
+    // The conditions are evaluated only now that no other process can write: see `HeadCondition`.
+    let heads = written.map(|(_, PendingSession { state, condition, .. })| {
+        (state, if condition.holds() { state.heads.as_slice() } else { &[] })
+    });
+    upsert::heads(&mut transaction, &heads.collect::<Vec<_>>()).await?;
     upsert::runs(&mut transaction, &batch.rows.runs.iter().collect::<Vec<_>>()).await?;
     for run in &batch.released_keys {
         upsert::release_key(&mut transaction, run).await?;

@@ -1,5 +1,9 @@
 //! Statements that write rows of the index.
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use sqlx::Row;
 use trunkline_core::event::Receipt;
 
 use super::statement::Statement;
@@ -56,13 +60,10 @@ write_columns!(KeyRow, row =>
     created: row.created.millis(),
 );
 
-/// Writes rows of runs. A row of a run that has ended is never replaced by one of the time before.
-pub(crate) async fn runs(transaction: &mut Transaction, rows: &[&RunRow]) -> Result<(), StoreError> {
-    let columns: Vec<&str> = RunRow::COLUMNS_TO_WRITE.iter().map(|column| column.name).collect();
+static WRITE_RUNS: LazyLock<Statement> = LazyLock::new(|| {
+    let columns = RunRow::COLUMNS_TO_WRITE.iter().map(|column| column.name).filter(|name| *name != "run");
     let set: Vec<String> = columns
-        .iter()
-        .filter(|name| **name != "run")
-        .map(|name| match *name {
+        .map(|name| match name {
             // Both may be unknown to the caller: a session that does not exist yet is read as none.
             "workspace" | "session" => format!("{name} = coalesce(excluded.{name}, turns.{name})"),
             name => format!("{name} = excluded.{name}"),
@@ -73,64 +74,104 @@ pub(crate) async fn runs(transaction: &mut Transaction, rows: &[&RunRow]) -> Res
              OR (turns.ended IS NULL AND (turns.started IS NULL OR excluded.started IS NOT NULL))",
         set.join(", ")
     );
-    Statement::insert::<RunRow>("turns", "new", &on_conflict).execute(transaction, rows).await?;
-    Ok(())
+    Statement::insert::<RunRow>("turns", "new", &on_conflict)
+});
+
+/// Writes rows of runs. A row of a run that has ended is never replaced by one of the time before.
+pub(crate) async fn runs(transaction: &mut Transaction, rows: &[&RunRow]) -> Result<(), StoreError> {
+    WRITE_RUNS.execute(transaction, rows).await
 }
 
-/// Writes a session, unless the database has a later state of it. Returns whether it was written.
-pub(super) async fn session(transaction: &mut Transaction, row: &SessionRow) -> Result<bool, StoreError> {
-    let upsert = Statement::insert::<SessionRow>(
+static WRITE_SESSIONS: LazyLock<Statement> = LazyLock::new(|| {
+    Statement::insert::<SessionRow>(
         "sessions",
         "new",
         "(id) DO UPDATE SET provider = excluded.provider, repo = excluded.repo, used = excluded.used,
          native = coalesce(excluded.native, native), turns = max(turns, excluded.turns)
-         WHERE owner = excluded.owner AND excluded.used >= used",
-    );
-    Ok(upsert.execute(transaction, &[row]).await? > 0)
+         WHERE owner = excluded.owner AND excluded.used >= used RETURNING id",
+    )
+});
+
+/// Writes sessions, unless the database has later states of them. Returns the ids of the sessions that were written. A
+/// session must be listed after the one that it was forked from.
+pub(super) async fn sessions(
+    transaction: &mut Transaction,
+    rows: &[&SessionRow],
+) -> Result<HashSet<SessionKey>, StoreError> {
+    let mut written = HashSet::new();
+    // A statement does not see the rows that it inserts, so a fork needs another one.
+    let is_fork_of = |row: &SessionRow, earlier: &[&SessionRow]| {
+        row.parent.as_ref().is_some_and(|parent| earlier.iter().any(|earlier| earlier.id == *parent))
+    };
+    let mut rest = rows;
+    while !rest.is_empty() {
+        let end = (1..rest.len()).find(|at| is_fork_of(rest[*at], &rest[..*at])).unwrap_or(rest.len());
+        for row in WRITE_SESSIONS.fetch(transaction, &rest[..end]).await? {
+            written.insert(SessionKey(row.try_get("id")?));
+        }
+        rest = &rest[end..];
+    }
+    Ok(written)
 }
 
-/// Replaces the heads of a session.
-pub(super) async fn heads(
-    transaction: &mut Transaction,
-    state: &SessionState,
-    heads: &[SessionHead],
-) -> Result<(), StoreError> {
-    forget_heads(transaction, &state.session.id, None, None).await?;
-    let add = Statement::insert::<HeadRow<'_>>(
+static ADD_HEADS: LazyLock<Statement> = LazyLock::new(|| {
+    Statement::insert::<HeadRow<'_>>(
         "chains",
         "new",
         "(owner, model, hash, session) DO UPDATE SET messages = excluded.messages, created = excluded.created",
-    );
-    let rows: Vec<HeadRow<'_>> = heads.iter().map(|head| HeadRow { state, head }).collect();
-    add.execute(transaction, &rows.iter().collect::<Vec<_>>()).await?;
+    )
+});
+
+/// Replaces the heads of sessions.
+pub(super) async fn heads(
+    transaction: &mut Transaction,
+    states: &[(&SessionState, &[SessionHead])],
+) -> Result<(), StoreError> {
+    forget_all_heads(transaction, states.iter().map(|(state, _)| &state.session.id)).await?;
+    let rows: Vec<HeadRow<'_>> =
+        states.iter().flat_map(|(state, heads)| heads.iter().map(|head| HeadRow { state, head })).collect();
+    ADD_HEADS.execute(transaction, &rows.iter().collect::<Vec<_>>()).await
+}
+
+/// Removes the heads of sessions.
+pub(super) async fn forget_all_heads(
+    transaction: &mut Transaction,
+    sessions: impl Iterator<Item = &SessionKey>,
+) -> Result<(), StoreError> {
+    let sessions: Vec<&str> = sessions.map(|session| session.0.as_str()).collect();
+    if !sessions.is_empty() {
+        let list = serde_json::Value::from(sessions).to_string();
+        let query = sqlx::query("DELETE FROM chains WHERE session IN (SELECT value FROM json_each(?1))");
+        query.bind(list).execute(&mut **transaction).await?;
+    }
     Ok(())
 }
 
-/// Removes the heads of a session, or only those of a client, or from before a time.
+/// Removes the heads of a session from before a time, or only those of a client.
 pub(super) async fn forget_heads(
     transaction: &mut Transaction,
     session: &SessionKey,
     owner: Option<&ClientId>,
-    before: Option<Time>,
+    before: Time,
 ) -> Result<(), StoreError> {
-    let query = sqlx::query(
-        "DELETE FROM chains WHERE session = ?1 AND (?2 IS NULL OR owner = ?2) AND (?3 IS NULL OR created <= ?3)",
-    );
-    let query = query.bind(&session.0).bind(owner.map(ClientId::as_str)).bind(before.map(Time::millis));
+    let query = sqlx::query("DELETE FROM chains WHERE session = ?1 AND (?2 IS NULL OR owner = ?2) AND created <= ?3");
+    let query = query.bind(&session.0).bind(owner.map(ClientId::as_str)).bind(before.millis());
     query.execute(&mut **transaction).await?;
     Ok(())
 }
 
-/// Writes keys of runs. The latest run with a key has it: the key had expired before.
-pub(super) async fn keys(transaction: &mut Transaction, rows: &[&KeyRow]) -> Result<(), StoreError> {
-    let upsert = Statement::insert::<KeyRow>(
+static WRITE_KEYS: LazyLock<Statement> = LazyLock::new(|| {
+    Statement::insert::<KeyRow>(
         "repeats",
         "new",
         "(owner, key) DO UPDATE SET request = excluded.request, run = excluded.run, created = excluded.created
          WHERE excluded.created > repeats.created",
-    );
-    upsert.execute(transaction, rows).await?;
-    Ok(())
+    )
+});
+
+/// Writes keys of runs. The latest run with a key has it: the key had expired before.
+pub(super) async fn keys(transaction: &mut Transaction, rows: &[&KeyRow]) -> Result<(), StoreError> {
+    WRITE_KEYS.execute(transaction, rows).await
 }
 
 pub(super) async fn release_key(transaction: &mut Transaction, run: &str) -> Result<(), StoreError> {
