@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use trunkline_process::Landlock;
 
 use crate::http::send_raw;
-use crate::observe::until;
+use crate::observe::{processes_of, until};
 use crate::test_gateway::{TestGateway, find};
 
 /// A filter that writes outside every workspace.
@@ -180,9 +180,10 @@ fn delete_kills_git_when_it_hangs_in_saving_or_checking_out() {
         let Some(gateway) = gateway("tell ran; echo precious >new.txt") else { return };
         let gateway = with_hanging_filter(gateway, filter).start();
         let waiting = gateway.chat("hi").model("m").open();
+        // Other tests have the same filter, in folders of their own.
         let filter_runs = || {
-            fs::read_dir("/proc").unwrap().flatten().any(|process| {
-                let command = fs::read(process.path().join("cmdline")).unwrap_or_default();
+            processes_of(&gateway.path("")).into_iter().any(|pid| {
+                let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
                 let command = String::from_utf8_lossy(&command);
                 command.contains("while :; do sleep 100") && !command.contains("config")
             })
