@@ -2,11 +2,11 @@
 
 use anyhow::{Context, Result};
 
-use super::calls::turns;
+use super::calls::{turns, warm_up};
 use super::counter::read_counter;
 use super::programs::COUNT_ALLOCATIONS;
 use super::recipe::{ProfileRecipe, configured_folder};
-use super::{COUNTED_TURNS, ProfilePrograms, WARM_UP_TURNS};
+use super::{COUNTED_TURNS, ProfilePrograms};
 use crate::bench::gateway::{BenchGateway, GatewayCommand};
 
 /// Calls of malloc, calloc, realloc and aligned allocation, per turn.
@@ -18,7 +18,7 @@ pub(super) async fn count(programs: &ProfilePrograms, recipe: ProfileRecipe) -> 
     let gateway = BenchGateway::start_in(configured_folder(&programs.agent)?, &command).await?;
     let counter = counter.with_extension(gateway.pid()?.to_string());
     let mut client = gateway.client().await?;
-    turns(&mut client, recipe.model(), WARM_UP_TURNS).await?;
+    warm_up(&mut client, recipe.model()).await?;
     let before = read_counter(&counter).context("the gateway does not use the C library's malloc")?;
     turns(&mut client, recipe.model(), COUNTED_TURNS).await?;
     let after = read_counter(&counter)?;

@@ -10,7 +10,7 @@ use super::recipe::ProfileRecipe;
 use super::strace::{Strace, TraceDetail};
 use super::trace::{calls_by_name, own_lines};
 use super::trace_turns::{self, TurnCounts};
-use super::{COUNTED_TURNS, ProfilePrograms, WARM_UP_TURNS};
+use super::{COUNTED_TURNS, ProfilePrograms, SETTLE_TIME, WARM_UP_TURNS};
 use crate::bench::client::BenchClient;
 use crate::bench::samples::Samples;
 
@@ -41,7 +41,7 @@ impl TurnCalls {
         let gateway = programs.start_gateway().await?;
         let mut client = gateway.client().await?;
         let model = recipe.model();
-        turns(&mut client, model, WARM_UP_TURNS).await?;
+        warm_up(&mut client, model).await?;
         let undisturbed = turns(&mut client, model, COUNTED_TURNS).await?;
         let work = turns(&mut client, model, COUNTED_TURNS);
         let (names, disturbed) = traced(gateway.pid()?, TraceDetail::Names, work).await?;
@@ -81,6 +81,15 @@ pub(super) async fn turns(client: &mut BenchClient, model: &str, count: usize) -
         client.chat(model).await?;
     }
     Ok(began.elapsed())
+}
+
+/// Fills caches. The gateway keeps what it knows about a file once the file has not changed for a while, and its first
+/// turns create files.
+pub(super) async fn warm_up(client: &mut BenchClient, model: &str) -> Result<()> {
+    turns(client, model, WARM_UP_TURNS).await?;
+    tokio::time::sleep(SETTLE_TIME).await;
+    turns(client, model, WARM_UP_TURNS).await?;
+    Ok(())
 }
 
 async fn paced_turns(client: &mut BenchClient, model: &str) -> Result<()> {

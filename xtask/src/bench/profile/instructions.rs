@@ -10,18 +10,15 @@ use anyhow::{Context, Result, anyhow, bail};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
 
-use super::calls::turns;
+use super::calls::{turns, warm_up};
 use super::counter::read_counter;
 use super::programs::COUNT_INSTRUCTIONS;
 use super::recipe::ProfileRecipe;
-use super::{COUNTED_TURNS, ProfilePrograms, WARM_UP_TURNS};
+use super::{COUNTED_TURNS, ProfilePrograms, SETTLE_TIME};
 
 /// Limits of the turns that are counted step by step.
 const MAX_STEPPED_TURNS: usize = 20;
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Time in which the gateway finishes its work for earlier turns.
-const SETTLE_TIME: Duration = Duration::from_secs(3);
 
 /// Time in which the gateway is idle.
 const IDLE_TIME: Duration = Duration::from_secs(5);
@@ -47,7 +44,7 @@ pub(super) async fn count(programs: &ProfilePrograms, recipe: ProfileRecipe) -> 
 async fn count_by_perf(programs: &ProfilePrograms, recipe: ProfileRecipe) -> Result<f64> {
     let gateway = programs.start_gateway().await?;
     let mut client = gateway.client().await?;
-    turns(&mut client, recipe.model(), WARM_UP_TURNS).await?;
+    warm_up(&mut client, recipe.model()).await?;
     // perf counts while the command runs: from the first line that `cat` returns to the end of its input.
     let mut perf = tool("perf");
     perf.args(["stat", "-x", ",", "--no-inherit", "-e", "instructions:u", "-p", &gateway.pid()?.to_string(), "cat"]);
@@ -79,7 +76,7 @@ async fn count_steps(programs: &ProfilePrograms, recipe: ProfileRecipe) -> Resul
     let counting = COUNT_INSTRUCTIONS.build(&programs.folder)?;
     let gateway = programs.start_gateway().await?;
     let mut client = gateway.client().await?;
-    turns(&mut client, recipe.model(), WARM_UP_TURNS).await?;
+    warm_up(&mut client, recipe.model()).await?;
     // Work that is left over from these turns would take minutes later.
     tokio::time::sleep(SETTLE_TIME).await;
     let scratch = tempfile::tempdir()?;

@@ -22,6 +22,7 @@ mod trace;
 mod trace_turns;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -37,6 +38,9 @@ use recipe::{ProfileRecipe, configured_folder};
 
 /// Turns before a count begins.
 const WARM_UP_TURNS: usize = 50;
+
+/// Time after which the gateway has finished its work for earlier turns, and files that they created count as unchanged.
+const SETTLE_TIME: Duration = Duration::from_secs(4);
 
 /// Turns that are counted.
 const COUNTED_TURNS: usize = 200;
