@@ -48,6 +48,8 @@ impl GatewayCommand {
 /// Resident memory in megabytes.
 pub(crate) struct ResidentMemory {
     pub(crate) gateway: f64,
+    /// The part of the gateway's memory that is not its binary and libraries, which other processes share.
+    pub(crate) private: f64,
     pub(crate) keepers: f64,
 }
 
@@ -129,8 +131,9 @@ impl BenchGateway {
         keepers.sort_unstable();
         keepers.dedup();
         Ok(ResidentMemory {
-            gateway: resident_mb(pid)?,
-            keepers: keepers.iter().filter_map(|pid| resident_mb(*pid).ok()).sum(),
+            gateway: megabytes(pid, "VmRSS")?,
+            private: megabytes(pid, "RssAnon")?,
+            keepers: keepers.iter().filter_map(|pid| megabytes(*pid, "VmRSS").ok()).sum(),
         })
     }
 
@@ -145,7 +148,11 @@ impl BenchGateway {
         }
         let during = self.memory()?;
         let each = |during: f64, before: f64| (during - before) / runs as f64;
-        Ok(ResidentMemory { gateway: each(during.gateway, before.gateway), keepers: during.keepers / runs as f64 })
+        Ok(ResidentMemory {
+            gateway: each(during.gateway, before.gateway),
+            private: each(during.private, before.private),
+            keepers: during.keepers / runs as f64,
+        })
     }
 
     pub(crate) async fn client(&self) -> Result<BenchClient> {
@@ -206,9 +213,10 @@ fn router(agent: &Path, folder: &Path) -> String {
     format!("providers:\n{}{}{}", provider("a", 3), provider("b", 2), provider("c", 1))
 }
 
-fn resident_mb(pid: u32) -> Result<f64> {
+/// A size in the status of a process.
+fn megabytes(pid: u32, name: &str) -> Result<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
+    let line = status.lines().find(|line| line.starts_with(name)).with_context(|| format!("no {name}"))?;
     let kilobytes: f64 = line.split_whitespace().nth(1).context("no number")?.parse()?;
     Ok(kilobytes / 1024.0)
 }

@@ -90,7 +90,9 @@ async fn rebuild(programs: &ProfilePrograms, gateway: BenchGateway, runs: usize)
 }
 
 fn memory(what: &str, gateway: &BenchGateway, megabytes: f64) -> Result<ProfileLine> {
-    Ok(most(what.to_owned(), ProfileUnit::Megabytes, gateway.memory()?.gateway, megabytes))
+    let memory = gateway.memory()?;
+    let what = format!("{what}; private: {:.1} MB", memory.private);
+    Ok(most(what, ProfileUnit::Megabytes, memory.gateway, megabytes))
 }
 
 fn most(what: String, unit: ProfileUnit, value: f64, most: f64) -> ProfileLine {
