@@ -1,7 +1,7 @@
 //! Memory of the gateway after many turns, and the cost of many runs in its state folder.
 
 use std::io::ErrorKind;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -17,6 +17,9 @@ use crate::bench::samples::Samples;
 
 /// Turns after which memory is measured for the first time.
 const FEW_THOUSAND: usize = 2000;
+
+/// Time after which an idle gateway has returned freed memory to the system.
+const MEMORY_SETTLE_TIME: Duration = Duration::from_secs(30);
 
 /// Runs in the state folder that the large one is compared with.
 const FEW_RUNS: usize = 10;
@@ -36,6 +39,7 @@ pub(super) async fn measure(programs: &ProfilePrograms, runs: usize) -> Result<V
         if until > done {
             eprintln!("scale: {done} of {runs} runs");
             requests(gateway.address, model, MANY_IN_FLIGHT, until - done).await?;
+            tokio::time::sleep(MEMORY_SETTLE_TIME).await;
             lines.push(memory(&format!("resident after {until} turns"), &gateway, 25.0)?);
             done = until;
         }
