@@ -53,7 +53,7 @@ impl Store {
             self.set_connections(opened);
         }
         let filled = self.fill().await;
-        // What can be read of the log is indexed. Otherwise, the next call tries again, and queries answer what they can.
+        // The readable part of the log is indexed. After any other error the next call tries again; queries answer from the rows there are.
         if matches!(filled, Ok(()) | Err(StoreError::Log(_))) {
             self.indexing().refilling.store(false, Ordering::Release);
         }
