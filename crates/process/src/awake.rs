@@ -1,8 +1,9 @@
 //! Elapsed time, excluding periods when this process was stopped.
 //!
-//! A gateway can be stopped (`SIGSTOP`, a debugger), starved, or suspended with its machine. Output that a
-//! program wrote meanwhile was not observed, so that time must not count as silence of the program. On Linux tokio's clock does not count a suspended
-//! machine. This clock also excludes a stopped process, and excludes both whatever the underlying clock does.
+//! A gateway can be stopped (`SIGSTOP`, a debugger), starved, or suspended with its machine. Output that a program
+//! wrote meanwhile was not observed, so that time must not count as silence of the program. On Linux tokio's clock does
+//! not count a suspended machine. This clock also excludes a stopped process, and excludes both whatever the underlying
+//! clock does.
 //!
 //! A task ticks once a second. A tick that comes late by more than [`MAX_DELAY`] shows that the process was stopped, and
 //! the excess is excluded.

@@ -53,7 +53,8 @@ impl Store {
             self.set_connections(opened);
         }
         let filled = self.fill().await;
-        // The readable part of the log is indexed. After any other error the next call tries again; queries answer from the rows there are.
+        // A part of the log that cannot be read does not become readable by another try. After any other error the next
+        // call tries again.
         if matches!(filled, Ok(()) | Err(StoreError::Log(_))) {
             self.indexing().refilling.store(false, Ordering::Release);
         }

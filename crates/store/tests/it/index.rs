@@ -1,9 +1,10 @@
 //! Tests how often the index is written.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, SqliteConnection};
 use trunkline_store::{DATABASE_FILE, HeadCondition, RunFilter, RunState, StoreError};
 
 use crate::fixture::{TestProcess, accepted, end, state};
@@ -49,15 +50,21 @@ async fn flush_writes_the_index_at_once() {
     assert!(matches!(feed.flush().await, Err(StoreError::Closed)));
 }
 
+/// Makes the database refuse new rows of a table, by a trigger `refuse`. Returns a connection to it.
+async fn refusing_inserts(folder: &Path, table: &str) -> SqliteConnection {
+    let options = SqliteConnectOptions::new().filename(folder.join(DATABASE_FILE));
+    let mut connection = options.connect().await.unwrap();
+    let trigger = format!("CREATE TRIGGER refuse BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'refused'); END");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(trigger)).execute(&mut connection).await.unwrap();
+    connection
+}
+
 /// Rows that wait for a database that cannot be written do not take more and more memory: the log has them.
 #[tokio::test]
 async fn index_is_complete_when_the_database_could_not_be_written_for_long() {
     let folder = tempfile::tempdir().unwrap();
     let process = TestProcess::start(folder.path()).await;
-    let options = SqliteConnectOptions::new().filename(folder.path().join(DATABASE_FILE));
-    let mut other = options.connect().await.unwrap();
-    let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON turns BEGIN SELECT RAISE(ABORT, 'refused'); END";
-    sqlx::raw_sql(refuse).execute(&mut other).await.unwrap();
+    let mut other = refusing_inserts(folder.path(), "turns").await;
     process.write("open", accepted("open", None));
     for at in 0..5000 {
         let run = format!("{at:06}");
@@ -81,10 +88,7 @@ async fn index_is_complete_when_the_database_could_not_be_written_for_long() {
 async fn callers_get_an_answer_when_the_last_rows_cannot_be_written() {
     let folder = tempfile::tempdir().unwrap();
     let process = TestProcess::start(folder.path()).await;
-    let options = SqliteConnectOptions::new().filename(folder.path().join(DATABASE_FILE));
-    let mut other = options.connect().await.unwrap();
-    let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON sessions BEGIN SELECT RAISE(ABORT, 'refused'); END";
-    sqlx::raw_sql(refuse).execute(&mut other).await.unwrap();
+    refusing_inserts(folder.path(), "sessions").await;
     let in_flight = process.feed.add_session(state("s", 1, &[]), HeadCondition::default());
     let (store, feed) = (process.store.clone(), process.feed.clone());
     process.end().await;

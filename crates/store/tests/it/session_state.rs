@@ -99,7 +99,10 @@ async fn fork_refers_to_its_parent_when_both_are_stored_at_once() {
     }
     process.write("r", state("00", 1, &[]));
     let store = process.end().await;
-    for pair in chain.windows(2) {
+    let rebuilt = Store::in_memory_with_log(folder.path()).await.unwrap();
+    for (store, pair) in
+        [&store, &rebuilt].into_iter().flat_map(|store| chain.windows(2).map(move |pair| (store, pair)))
+    {
         let row: SessionRow = store.session(&SessionKey(pair[1].clone()), &ClientId::local()).await.unwrap().unwrap();
         assert_eq!(row.parent, Some(SessionKey(pair[0].clone())));
     }
