@@ -15,6 +15,7 @@ use trunkline_core::event::{Enforcement, Receipt, Resumption, SessionId};
 use trunkline_core::failure::Category;
 use trunkline_core::turn::{Json, OnDisconnect};
 
+use crate::body;
 use crate::error::ApiError;
 use crate::object::Object;
 
@@ -135,22 +136,8 @@ impl TryFrom<WireToolCall> for ChatToolCall {
 
 impl ChatRequest {
     /// Parses a body. The error names the path of the member, the line and the column.
-    pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
-        let text = std::str::from_utf8(body).map_err(|error| {
-            let message = format!("the body is not UTF-8: bad byte at offset {}", error.valid_up_to());
-            ApiError::invalid("invalid_json", message)
-        })?;
-        // Following the path to an error copies the name of every member, so that is done only if there is one.
-        if let Ok(Object(request)) = serde_json::from_str(text) {
-            return Ok(request);
-        }
-        let mut json = serde_json::Deserializer::from_str(text);
-        let Object(request) = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-            let path = error.path().to_string();
-            unreadable(&path, error.inner())
-        })?;
-        json.end().map_err(|error| unreadable(".", &error))?;
-        Ok(request)
+    pub fn parse(text: &[u8]) -> Result<Self, ApiError> {
+        body::parse(text)
     }
 
     /// Treats `session_id` and `metadata.session_id` as the client's own data, for a model that keeps no sessions.
@@ -167,24 +154,6 @@ impl ChatRequest {
     #[must_use]
     pub fn include_usage(&self) -> bool {
         self.stream_options.as_ref().and_then(|options| options.0.include_usage).unwrap_or(false)
-    }
-}
-
-fn unreadable(path: &str, error: &serde_json::Error) -> ApiError {
-    let place = format!("line {} column {}", error.line(), error.column());
-    let text = error.to_string();
-    // The reason may quote a value from the request, which may be megabytes long.
-    let reason: String = text.strip_suffix(&format!(" at {place}")).unwrap_or(&text).chars().take(300).collect();
-    match error.classify() {
-        serde_json::error::Category::Data if path == "." => {
-            ApiError::invalid("invalid_value", format!("invalid body at {place}: {reason}"))
-        }
-        serde_json::error::Category::Data => {
-            ApiError::invalid("invalid_value", format!("invalid `{path}` at {place}: {reason}")).about(path)
-        }
-        serde_json::error::Category::Syntax | serde_json::error::Category::Eof | serde_json::error::Category::Io => {
-            ApiError::invalid("invalid_json", format!("the body is not valid JSON at {place}: {reason}"))
-        }
     }
 }
 

@@ -3,22 +3,16 @@
 //! Deltas are the hot path: a frame is a precomputed prefix, one escaped string and a constant suffix. The few other
 //! frames of an answer are serialised as [`ChatChunk`]s.
 
-use std::io::{self, Write};
 use std::sync::Arc;
 
-use serde_json::Value;
 use trunkline_core::event::{Answer, Event};
 use trunkline_core::secret::Secrets;
 
 use crate::chat::{ChatChunk, ChunkChoice, Delta, FinishReason, TokenCounts};
-use crate::delivered::DeliveredText;
 use crate::error::ApiError;
+use crate::narration::{Narration, Piece};
 use crate::response::{Head, Trace};
 use crate::sse;
-
-/// Limit for a tool's input (in bytes), and for a tool's output or a notice (in characters). They are a sign of
-/// progress, not a transcript.
-const MAX_ACTIVITY: usize = 200;
 
 /// Writes the frames of one streamed answer.
 #[derive(Debug)]
@@ -32,9 +26,7 @@ pub struct Chunks {
     /// Frame suffix, from the end of the delta.
     after: &'static [u8],
     role: RoleChunk,
-    delivered: DeliveredText,
-    /// Whether the reasoning sent so far ends inside a line.
-    inside_line: bool,
+    narration: Narration,
 }
 
 /// Whether the client asked for a last chunk with the usage.
@@ -88,41 +80,26 @@ impl Chunks {
             before,
             after,
             role: RoleChunk::Unsent,
-            delivered: DeliveredText::default(),
-            inside_line: false,
+            narration: Narration::default(),
         }
     }
 
     /// Appends the frames for `event`, possibly none.
     pub fn push(&mut self, event: &Event, out: &mut Vec<u8>) -> Stream {
         self.trace.observe(event);
-        self.delivered.observe(event);
-        match event {
-            Event::Text { delta } => self.delta(DeltaMember::Content, delta, out),
-            Event::Thinking { delta } => {
-                self.delta(DeltaMember::Reasoning, delta, out);
-                self.inside_line = !delta.is_empty() && !delta.ends_with('\n');
-            }
-            Event::ToolStarted { name, input, .. } => {
-                self.line(&format!("[tool] {name} {}", compact(input)), out);
-            }
-            Event::ToolFinished { ok: false, output, .. } => {
-                self.line(&format!("[tool] failed: {}", one_line(output)), out);
-            }
-            Event::Notice { message } => self.line(&format!("[notice] {}", one_line(message)), out),
-            Event::ToolCall { index, id, name, arguments } => {
-                self.call(*index, id.as_deref(), name.as_deref(), arguments, out);
-            }
-            Event::Started { .. } | Event::Workspace(_) | Event::Attempted(_) => {}
-            Event::ToolFinished { ok: true, .. } | Event::Unknown { .. } => {}
-            Event::Finished(answer) => {
-                self.finish(answer, out);
-                return Stream::Ended;
-            }
-            Event::Failed(failure) => {
-                let error = ApiError::failed(failure, &self.secrets).of_run(&self.trace);
-                return self.fail(&error, out);
-            }
+        match self.narration.hear(event) {
+            Some(Piece::Text(delta)) => self.delta(DeltaMember::Content, delta, out),
+            Some(Piece::Reasoning(delta)) => self.delta(DeltaMember::Reasoning, &delta, out),
+            Some(Piece::Call { index, id, name, arguments }) => self.call(index, id, name, arguments, out),
+            None => {}
+        }
+        if let Event::Finished(answer) = event {
+            self.finish(answer, out);
+            return Stream::Ended;
+        }
+        if let Event::Failed(failure) = event {
+            let error = ApiError::failed(failure, &self.secrets).of_run(&self.trace);
+            return self.fail(&error, out);
         }
         Stream::Open
     }
@@ -134,17 +111,7 @@ impl Chunks {
         Stream::Ended
     }
 
-    /// Appends a separate line to the reasoning.
-    fn line(&mut self, line: &str, out: &mut Vec<u8>) {
-        let start = if self.inside_line { "\n" } else { "" };
-        self.delta(DeltaMember::Reasoning, &format!("{start}{line}\n"), out);
-        self.inside_line = false;
-    }
-
     fn delta(&mut self, member: DeltaMember, delta: &str, out: &mut Vec<u8>) {
-        if delta.is_empty() {
-            return;
-        }
         self.send_role(out);
         let name: &[u8] = match member {
             DeltaMember::Content => b"\"content\":",
@@ -189,7 +156,7 @@ impl Chunks {
 
     fn finish(&mut self, answer: &Answer, out: &mut Vec<u8>) {
         self.send_role(out);
-        if let Some(late) = self.delivered.missing(answer) {
+        if let Some(late) = self.narration.missing(answer) {
             self.delta(DeltaMember::Content, &late, out);
         }
         let mut last = self.chunk(vec![ChunkChoice {
@@ -229,38 +196,6 @@ fn frame(chunk: &ChatChunk, out: &mut Vec<u8>) {
 
 fn json<T: serde::Serialize>(out: &mut Vec<u8>, value: &T) {
     serde_json::to_writer(out, value).expect("strings and numbers always serialise, and a Vec takes them");
-}
-
-/// Serialises the beginning of a tool's input. The input may contain a whole file, so serialisation stops at the limit.
-fn compact(input: &Value) -> String {
-    let mut prefix = TruncatingWriter(Vec::new());
-    let complete = serde_json::to_writer(&mut prefix, input).is_ok();
-    let text = String::from_utf8_lossy(&prefix.0);
-    if complete { text.into_owned() } else { format!("{}…", text.trim_end_matches('\u{fffd}')) }
-}
-
-/// Accepts [`MAX_ACTIVITY`] bytes and then fails.
-struct TruncatingWriter(Vec<u8>);
-
-impl Write for TruncatingWriter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = MAX_ACTIVITY - self.0.len();
-        self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
-        if bytes.len() > room { Err(io::ErrorKind::WriteZero.into()) } else { Ok(bytes.len()) }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-fn one_line(text: &str) -> String {
-    let mut characters = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c });
-    let mut line: String = characters.by_ref().take(MAX_ACTIVITY).collect();
-    if characters.next().is_some() {
-        line.push('…');
-    }
-    line
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use trunkline_core::event::{Attempted, Finish, Receipt, SessionId, ToolCall, Usage};
 use trunkline_core::failure::{Category, Failure};
 
