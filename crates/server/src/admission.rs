@@ -1,8 +1,8 @@
 //! Everything about a request for a turn that does not depend on the API dialect: the client's key, the session header,
 //! `Idempotency-Key`, `Prefer: respond-async`, and the choice of what happens when the client disconnects.
 //!
-//! A dialect parses its own body into a [`Turn`], passes it through [`admit`], starts it with [`begin`] or [`launch`], and
-//! writes the answer in its own words.
+//! A dialect only translates ([`crate::dialect`]): [`crate::dialect::answer`] passes its turn through [`admit`], and starts it with
+//! [`begin`] or [`launch`].
 
 use std::sync::Arc;
 
@@ -110,29 +110,34 @@ pub(crate) async fn begin<D: Door>(app: &App<D>, request: AdmittedRequest) -> Re
     Ok(StartedRun { run: joined.run.clone(), replayed: joined.replayed, feed: AnswerFeed::joining(joined) })
 }
 
-/// Starts a detached run and answers 202 with the place where its answer will be.
-pub(crate) async fn launch<D: Door>(app: &App<D>, request: AdmittedRequest) -> HttpResponse {
-    let launched = match request.key {
+/// Starts a detached run. Returns its id, and whether an earlier request with the same idempotency key started it.
+pub(crate) async fn launch<D: Door>(app: &App<D>, request: AdmittedRequest) -> Result<(String, bool), ApiError> {
+    match request.key {
         // Dropping the feed of a detached run does not stop the run.
         Some(_) => begin(app, request).await.map(|started| (started.run, started.replayed)),
         None => {
             let launched = app.door.launch(request.turn).await;
             launched.map(|run| (run, false)).map_err(|error| refusal(app, &error, StorageStatus::Insufficient))
         }
-    };
-    match launched {
-        Ok((run, replayed)) => {
-            let mut response = reply::json(StatusCode::ACCEPTED, &Accepted { object: "run", id: &run });
-            let headers = response.headers_mut();
-            name_run(headers, &run, replayed);
-            headers.insert("preference-applied", HeaderValue::from_static(RESPOND_ASYNC));
-            if let Ok(place) = HeaderValue::from_str(&format!("/v1/runs/{run}")) {
-                headers.insert(LOCATION, place);
-            }
-            response
-        }
-        Err(error) => reply::error(&error),
     }
+}
+
+/// Starts a detached run and answers 202 with the place where its answer will be.
+pub(crate) async fn respond_async<D: Door>(app: &App<D>, request: AdmittedRequest) -> Result<HttpResponse, ApiError> {
+    let (run, replayed) = launch(app, request).await?;
+    let mut response = accepted(&run);
+    name_run(response.headers_mut(), &run, replayed);
+    response.headers_mut().insert("preference-applied", HeaderValue::from_static(RESPOND_ASYNC));
+    Ok(response)
+}
+
+/// 202 with the id of a run and the place where its answer will be.
+pub(crate) fn accepted(run: &str) -> HttpResponse {
+    let mut response = reply::json(StatusCode::ACCEPTED, &Accepted { object: "run", id: run });
+    if let Ok(place) = HeaderValue::from_str(&format!("/v1/runs/{run}")) {
+        response.headers_mut().insert(LOCATION, place);
+    }
+    response
 }
 
 #[derive(Serialize)]

@@ -6,9 +6,9 @@
 //! ```text
 //! connection/   sockets: accept loop, limits, timers, drain; one request at a time
 //! auth/         keys, hosts, wrong keys
-//! openai/       one folder per surface: each reads its own requests and writes its own answers
-//! pages/
-//! runs/
+//! dialect/      API dialects, a folder for each: translations of requests into turns, and of events into answers
+//! pages/        the chat page
+//! runs/         runs of a client
 //! ops/          health, metrics, route
 //! admission.rs  shared by every API dialect: idempotency keys, Prefer, disconnect, session
 //! answer/       a run's events as one response or as a stream of frames
@@ -21,8 +21,8 @@ mod app;
 pub mod auth;
 mod config;
 mod connection;
+mod dialect;
 mod door;
-mod openai;
 mod ops;
 mod pages;
 mod runs;
@@ -41,7 +41,7 @@ use trunkline_wire::error::ApiError;
 use answer::reply;
 use app::App;
 use auth::wrong_keys::WrongKeys;
-use openai::{chat, models};
+use dialect::chat::{Chat, models};
 use ops::{health, route};
 
 pub use app::ServerShutdown;
@@ -84,7 +84,7 @@ fn routes<D: Door>(app: Arc<App<D>>) -> Router {
         for slash in ["/", ""] {
             router = router
                 .route(&format!("{base}/route{slash}"), get(route::explain))
-                .route(&format!("{base}/chat/completions{slash}"), post(chat::completions))
+                .route(&format!("{base}/chat/completions{slash}"), post(dialect::answer::<Chat, D>))
                 .route(&format!("{base}/models{slash}"), get(models::list))
                 .route(&format!("{base}/runs{slash}"), get(runs::list))
                 .route(&format!("{base}/runs/{{id}}{slash}"), get(runs::one).delete(runs::cancel))

@@ -14,13 +14,13 @@ use http::StatusCode;
 use http::header::{HeaderMap, HeaderValue};
 use tokio::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
-use trunkline_core::event::{Attempted, Event};
+use trunkline_core::event::{Answer, Attempted, Event};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::secret::Secrets;
 use trunkline_core::turn::Turn;
 use trunkline_engine::{JoinedRun, StartError};
 use trunkline_wire::error::{ApiError, StorageStatus};
-use trunkline_wire::response::{self, Head, Trace};
+use trunkline_wire::response::Trace;
 
 use crate::answer::reply::HttpResponse;
 use crate::door::Door;
@@ -160,8 +160,21 @@ fn unanswered() -> Failure {
     Failure::new(Category::Unknown, "the run ended without an answer")
 }
 
+/// Encoder of an answer that is one response.
+pub(crate) trait WholeAnswer: Send + 'static {
+    /// Sees every event of the run, in order.
+    fn observe(&mut self, _event: &Event) {}
+
+    /// Returns the JSON body of the response.
+    fn finish(self, trace: &Trace, answer: Answer) -> Vec<u8>;
+}
+
 /// Waits for the end of the run and answers with one response.
-pub(crate) async fn whole<R: RunEvents>(mut feed: AnswerFeed<R>, head: Head, terms: Terms) -> HttpResponse {
+pub(crate) async fn whole<R: RunEvents, W: WholeAnswer>(
+    mut feed: AnswerFeed<R>,
+    mut encoder: W,
+    terms: Terms,
+) -> HttpResponse {
     let mut trace = Trace::default();
     let ended = loop {
         let event = tokio::select! {
@@ -173,6 +186,7 @@ pub(crate) async fn whole<R: RunEvents>(mut feed: AnswerFeed<R>, head: Head, ter
             Err(error) => break Err(error),
             Ok(event) => {
                 trace.observe(&event);
+                encoder.observe(&event);
                 if let Some(end) = event.end() {
                     break end.map_err(|failure| ApiError::failed(&failure, &terms.secrets));
                 }
@@ -181,10 +195,7 @@ pub(crate) async fn whole<R: RunEvents>(mut feed: AnswerFeed<R>, head: Head, ter
     };
     feed.describe(&mut trace);
     let mut response = match ended {
-        Ok(answer) => {
-            let whole = response::whole(head, &trace, answer);
-            reply::json(StatusCode::OK, &whole)
-        }
+        Ok(answer) => reply::json_bytes(StatusCode::OK, encoder.finish(&trace, answer)),
         Err(error) => reply::error(&error.of_run(&trace)),
     };
     describe_in_headers(response.headers_mut(), &trace, feed.attempts());

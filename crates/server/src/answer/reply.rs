@@ -17,12 +17,14 @@ pub(crate) type HttpResponse = http::Response<Body>;
 
 pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> HttpResponse {
     let body = serde_json::to_vec(value).expect("our own types have string keys and finite numbers");
-    from_bytes(status, body)
+    json_bytes(status, body)
 }
 
+/// An error in OpenAI's shape. The error itself is attached, so that it can get another shape: see [`crate::dialect::shape_error`].
 pub(crate) fn error(error: &ApiError) -> HttpResponse {
     let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = from_bytes(status, error.body().into_bytes());
+    let mut response = json_bytes(status, error.body().into_bytes());
+    response.extensions_mut().insert(error.clone());
     let headers = response.headers_mut();
     for (name, value) in error.headers() {
         let value = HeaderValue::from_str(&value).expect("numbers and words are header values");
@@ -55,7 +57,8 @@ fn span(time: Duration) -> String {
     }
 }
 
-fn from_bytes(status: StatusCode, body: Vec<u8>) -> HttpResponse {
+/// A response with a body that is JSON already.
+pub(crate) fn json_bytes(status: StatusCode, body: Vec<u8>) -> HttpResponse {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     response.headers_mut().reserve(USUAL_HEADERS);

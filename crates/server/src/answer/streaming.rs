@@ -25,6 +25,8 @@ use crate::door::RunEvents;
 
 /// Conversion of events into frames.
 pub(crate) trait Frames: Send + 'static {
+    const CONTENT_TYPE: &'static str = "text/event-stream";
+
     fn trace(&mut self) -> &mut Trace;
 
     /// Appends the frames of an event, possibly none.
@@ -35,6 +37,17 @@ pub(crate) trait Frames: Send + 'static {
 
     /// Whether an event starts the stream. After that a failure can no longer be an HTTP status.
     fn opens(&self, event: &Event) -> bool;
+
+    /// Appends the frames that start a stream before its first event, because the client has waited for long.
+    fn open(&mut self, _out: &mut Vec<u8>) {}
+
+    /// Appends what keeps a silent connection alive. `doing` is the present phase of the run.
+    fn keep_alive(&mut self, doing: Option<&str>, out: &mut Vec<u8>) {
+        if let Some(doing) = doing {
+            sse::comment(doing, out);
+        }
+        out.extend_from_slice(sse::KEEP_ALIVE);
+    }
 
     /// How an error before the start of the stream is reported.
     fn refuse(&mut self, _error: &ApiError) -> ErrorReport {
@@ -93,6 +106,7 @@ pub(crate) async fn streamed<R: RunEvents, F: Frames>(feed: AnswerFeed<R>, frame
             StreamStep::Refused(error) if streaming.frames.refuse(&error) == ErrorReport::Status => break Err(error),
             StreamStep::Refused(error) => break Ok(streaming.fail(error, &mut first)),
             StreamStep::Silence => {
+                streaming.frames.open(&mut first);
                 streaming.keep_alive(&mut first);
                 break Ok(Stream::Open);
             }
@@ -105,7 +119,7 @@ pub(crate) async fn streamed<R: RunEvents, F: Frames>(feed: AnswerFeed<R>, frame
         Ok(stream) => {
             let mut response = Response::new(streaming.body(first, stream));
             let headers = response.headers_mut();
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(F::CONTENT_TYPE));
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
             response
         }
@@ -162,12 +176,9 @@ impl<R: RunEvents, F: Frames> Streaming<R, F> {
         self.frames.fail(&error, frames)
     }
 
-    /// Writes a keep-alive comment, with the present phase of the run.
-    fn keep_alive(&self, frames: &mut Vec<u8>) {
-        if let Some(doing) = self.feed.doing(&*self.terms.waiting) {
-            sse::comment(&doing, frames);
-        }
-        frames.extend_from_slice(sse::KEEP_ALIVE);
+    fn keep_alive(&mut self, frames: &mut Vec<u8>) {
+        let doing = self.feed.doing(&*self.terms.waiting);
+        self.frames.keep_alive(doing.as_deref(), frames);
     }
 
     /// Frames of the next step that produces any.
@@ -207,7 +218,7 @@ impl<R: RunEvents, F: Frames> Streaming<R, F> {
 }
 
 /// Whether an event is visible to the client, or the end.
-const fn is_visible(event: &Event) -> bool {
+pub(crate) const fn is_visible(event: &Event) -> bool {
     match event {
         Event::Text { .. }
         | Event::Thinking { .. }

@@ -5,6 +5,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use trunkline_core::event::{Answer, Finish, SessionId, Usage};
+use trunkline_wire::response::Head;
 use trunkline_wire::sse;
 use trunkline_wire::stream::{Chunks, UsageChunk};
 

@@ -18,6 +18,7 @@ use crate::answer::reply;
 use crate::app::App;
 use crate::auth;
 use crate::config::HttpLimits;
+use crate::dialect;
 use crate::door::Door;
 
 /// Answers one request.
@@ -51,6 +52,7 @@ pub(crate) async fn handle<D: Door>(
             }
         }
     };
+    dialect::shape_error(&path, &mut response);
     let (status, elapsed) = (response.status().as_u16(), began.elapsed());
     tracing::debug!(request = ?id, %method, path, status, ?elapsed, "answered");
     response.headers_mut().insert("x-request-id", id);

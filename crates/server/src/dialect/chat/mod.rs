@@ -1,0 +1,66 @@
+//! OpenAI's chat completions: `POST /v1/chat/completions`, and the list of models.
+
+pub(crate) mod models;
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use trunkline_core::event::Answer;
+use trunkline_core::secret::Secrets;
+use trunkline_wire::chat::ChatRequest;
+use trunkline_wire::error::ApiError;
+use trunkline_wire::response::{self, Head, Trace};
+use trunkline_wire::stream::{Chunks, UsageChunk};
+
+use super::{AnswerFormat, Asked, Delivery, Dialect, RunHead};
+use crate::answer::WholeAnswer;
+use crate::app::App;
+use crate::door::Door;
+
+pub(crate) struct Chat;
+
+/// A completion of the chat.
+pub(crate) struct Completion {
+    model: String,
+    usage: UsageChunk,
+}
+
+impl Dialect for Chat {
+    type Format = Completion;
+
+    async fn read<D: Door>(app: &App<D>, _head: &Parts, body: &[u8]) -> Result<Asked<Completion>, ApiError> {
+        let mut chat = ChatRequest::parse(body)?;
+        if chat.model.as_deref().is_some_and(|model| !app.door.keeps_sessions(model)) {
+            chat.ignore_session();
+        }
+        let usage = if chat.include_usage() { UsageChunk::Wanted } else { UsageChunk::No };
+        let delivery = if chat.stream == Some(true) { Delivery::Streamed } else { Delivery::Whole };
+        let turn = chat.into_turn()?;
+        let format = Completion { model: turn.model.clone(), usage };
+        Ok(Asked { turn, delivery, format })
+    }
+}
+
+impl AnswerFormat for Completion {
+    type Frames = Chunks;
+    type Whole = Head;
+
+    fn frames(self, run: &RunHead, secrets: Arc<Secrets>) -> Chunks {
+        Chunks::new(head(run, self.model), self.usage, secrets)
+    }
+
+    fn whole(self, run: &RunHead) -> Head {
+        head(run, self.model)
+    }
+}
+
+impl WholeAnswer for Head {
+    fn finish(self, trace: &Trace, answer: Answer) -> Vec<u8> {
+        let whole = response::whole(self, trace, answer);
+        serde_json::to_vec(&whole).expect("our own types have string keys and finite numbers")
+    }
+}
+
+fn head(run: &RunHead, model: String) -> Head {
+    Head { id: ["cmpl-", &run.id].concat(), created: run.created, model }
+}
