@@ -29,6 +29,8 @@ pub struct Turn {
     pub run: Option<String>,
     /// None applies the setting of the model.
     pub on_disconnect: Option<OnDisconnect>,
+    /// The request in the words of its API dialect, if the client may ask for it later. Recorded with the run.
+    pub request: Option<Json>,
 }
 
 /// Fate of a run whose client disconnects before its end.
@@ -131,6 +133,12 @@ impl Json {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl From<&serde_json::Value> for Json {
+    fn from(value: &serde_json::Value) -> Self {
+        Self(value.to_string().into())
     }
 }
 

@@ -44,8 +44,8 @@ pub use router::explain::{Explanation, Rung};
 pub use router::models::Models;
 pub use runs::gateway_process::{name_of_process, process_lives};
 pub use runs::{
-    CancelOutcome, DiffError, Follow, IdempotencyError, IdempotentTurn, JoinedRun, Run, RunQueryError, current_run,
-    current_runs,
+    CancelOutcome, DeleteOutcome, DiffError, Follow, IdempotencyError, IdempotentTurn, JoinedRun, LoggedEvents, Run,
+    RunQueryError, current_run, current_runs,
 };
 pub use sandbox::{Bounds, Free};
 pub use session::folder::same_folder;

@@ -72,6 +72,13 @@ impl Store {
         Some(RunLogReader::new(self.log()?, &row.id, row.position.as_ref()?))
     }
 
+    /// Returns the request of a run in the words of its API dialect, as JSON. None if none was recorded.
+    pub fn request(&self, row: &RunRow) -> Result<Option<String>, StoreError> {
+        let first = self.run_log(row).map_or(Ok(None), |mut log| log.next_record()).map_err(StoreError::Log)?;
+        let Some(LogRecord::Accepted(accepted)) = first else { return Ok(None) };
+        Ok(accepted.request.map(|request| request.get().to_owned()))
+    }
+
     /// Lists the turns of a session, the first one first. The caller has checked that the client owns it: see
     /// [`Store::session`].
     pub async fn turns(&self, session: &SessionKey) -> Result<Vec<TurnRow>, StoreError> {

@@ -81,6 +81,11 @@ impl Store {
         Ok(Pruned { sessions: sessions.len() as u64, turns: runs.len() as u64, ..Pruned::default() })
     }
 
+    /// Deletes a run that has ended, from the log and from the index.
+    pub async fn delete_run(&self, run: &str) -> Result<(), StoreError> {
+        self.delete_runs(&[run.to_owned()]).await
+    }
+
     /// Deletes runs from the log, and then from the index: if this process is killed in between, the index must not be
     /// rebuilt with deleted runs.
     pub(crate) async fn delete_runs<'a>(

@@ -15,7 +15,7 @@ use trunkline_store::{
     CurrentAttempt, Extent, LogRecord, LogState, LogWriter, Purpose, RunExtents, is_run_id, log_line,
 };
 
-use crate::runs::masking::masked_whole;
+use crate::runs::logged::LoggedEvents;
 
 /// Maximum size of the lines of a run. Later events are only counted; the last event is always written.
 const MAX_LOG_BYTES: u64 = 64 * 1024 * 1024;
@@ -30,7 +30,6 @@ static FAILING: AtomicBool = AtomicBool::new(false);
 pub(crate) struct RunLog {
     writer: Arc<LogWriter>,
     run: String,
-    secrets: Secrets,
     extents: Arc<RunExtents>,
     /// Lines that are not written yet.
     buffer: Vec<u8>,
@@ -47,15 +46,9 @@ pub(crate) struct RunLog {
     /// Whether the first record could not be written. Without it, other records are useless.
     disabled: bool,
     current: CurrentAttempt,
-    held: HeldText,
+    /// Taken while events are added.
+    logged: Option<LoggedEvents>,
     max_bytes: u64,
-}
-
-/// Text that may be the beginning of a secret.
-#[derive(Default)]
-struct HeldText {
-    thinking: bool,
-    text: String,
 }
 
 /// Borrowed form of [`LogRecord::Event`].
@@ -79,7 +72,6 @@ impl RunLog {
         Self {
             writer,
             run: run.to_owned(),
-            secrets,
             extents,
             buffer: Vec::new(),
             events: 0,
@@ -89,7 +81,7 @@ impl RunLog {
             broken: false,
             disabled: !is_run_id(run),
             current: CurrentAttempt::default(),
-            held: HeldText::default(),
+            logged: Some(LoggedEvents::new(secrets)),
             max_bytes: MAX_LOG_BYTES,
         }
     }
@@ -112,38 +104,11 @@ impl RunLog {
     /// Adds events, which are written with the next [`write`](Self::write).
     pub(crate) fn push_events<'a>(&mut self, events: impl IntoIterator<Item = &'a Event>, current: &CurrentAttempt) {
         let at = now();
+        let Some(mut logged) = self.logged.take() else { return };
         for event in events {
-            let (delta, thinking) = match event {
-                Event::Text { delta } => (delta, false),
-                Event::Thinking { delta } => (delta, true),
-                Event::Started { .. }
-                | Event::ToolStarted { .. }
-                | Event::ToolFinished { .. }
-                | Event::ToolCall { .. }
-                | Event::Notice { .. }
-                | Event::Unknown { .. }
-                | Event::Workspace(_)
-                | Event::Attempted(_)
-                | Event::Finished(_)
-                | Event::Failed(_) => {
-                    self.release_held(at, current);
-                    self.add(at, current, event);
-                    continue;
-                }
-            };
-            if self.held.text.is_empty() && !self.secrets.may_continue(delta) {
-                self.add(at, current, event);
-                continue;
-            }
-            if self.held.thinking != thinking {
-                self.release_held(at, current);
-            }
-            self.held.text.push_str(delta);
-            let masked = self.secrets.mask_beginning(&mut self.held.text);
-            let rest = std::mem::replace(&mut self.held, HeldText { thinking, text: masked });
-            self.release_held(at, current);
-            self.held = HeldText { thinking, text: rest.text };
+            logged.push(event, &mut |event| self.add(at, current, event));
         }
+        self.logged = Some(logged);
     }
 
     /// Writes everything that was added, in one write.
@@ -183,19 +148,11 @@ impl RunLog {
 
     /// Whether there was no event so far.
     pub(crate) fn is_empty(&self) -> bool {
-        self.events == 0 && self.held.text.is_empty()
+        self.events == 0 && self.logged.as_ref().is_none_or(LoggedEvents::is_empty)
     }
 
     pub(crate) fn state(&self) -> LogState {
         if self.omitted == 0 && !self.broken && !self.disabled { LogState::Complete } else { LogState::Incomplete }
-    }
-
-    fn release_held(&mut self, at: u64, current: &CurrentAttempt) {
-        if self.held.text.is_empty() {
-            return;
-        }
-        let HeldText { thinking, text: delta } = std::mem::take(&mut self.held);
-        self.add(at, current, &if thinking { Event::Thinking { delta } } else { Event::Text { delta } });
     }
 
     fn add(&mut self, at: u64, current: &CurrentAttempt, event: &Event) {
@@ -220,8 +177,7 @@ impl RunLog {
         if changed {
             self.current.clone_from(current);
         }
-        let event = masked_whole(event, &self.secrets);
-        let entry = BorrowedEntry { seq: self.events, at, by: changed.then_some(current), event: &event };
+        let entry = BorrowedEntry { seq: self.events, at, by: changed.then_some(current), event };
         log_line(&mut self.buffer, &self.run, &EventRecord::Event(entry));
         self.events += 1;
         self.buffered_events += 1;

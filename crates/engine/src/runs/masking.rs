@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use trunkline_core::event::{Answer, Attempted, Event, Receipt, SessionId, ToolCall};
 use trunkline_core::failure::Failure;
@@ -45,6 +46,16 @@ fn may_be_in(secrets: &Secrets, value: &Value) -> bool {
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
         Value::Array(_) | Value::Object(_) => true,
     }
+}
+
+/// Returns a JSON text with the secrets in its strings masked.
+pub(crate) fn masked_json(json: &str, secrets: &Secrets) -> Option<Box<RawValue>> {
+    if secrets.mask(json) == json {
+        return RawValue::from_string(json.to_owned()).ok();
+    }
+    // A mask in place of a number would not be JSON, so only strings are masked.
+    let value = serde_json::from_str(json).ok()?;
+    serde_json::value::to_raw_value(&EventMask { secrets, max_bytes: usize::MAX }.value(&value)).ok()
 }
 
 /// Returns the first `max_bytes` of a text, cut at a character boundary.

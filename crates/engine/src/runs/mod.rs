@@ -8,9 +8,9 @@
 //! start, detached, idempotency      ways to start a run
 //! driver ── attempts                events of a run, from one attempt to the next
 //! live                              registry of runs that have not ended
-//! log, masking                      lines of a run in the log, without secrets
+//! log, logged, masking              lines of a run in the log, without secrets
 //! attached, follow                  what a client holds: the run itself, or a reader of its log
-//! queries, diff                     questions and cancellation
+//! queries, diff, delete             questions, cancellation, deletion
 //! alive, gateway_process            which gateway processes are alive
 //! sweep, interrupted                cleanup after gateways that died
 //! ```
@@ -18,6 +18,7 @@
 pub(crate) mod alive;
 mod attached;
 mod attempts;
+mod delete;
 mod detached;
 mod diff;
 mod driver;
@@ -27,6 +28,7 @@ mod idempotency;
 mod interrupted;
 pub(crate) mod live;
 pub(crate) mod log;
+mod logged;
 pub(crate) mod masking;
 mod queries;
 mod start;
@@ -34,9 +36,11 @@ mod sweep;
 mod sweep_state;
 
 pub use attached::Run;
+pub use delete::DeleteOutcome;
 pub use diff::DiffError;
 pub use follow::Follow;
 pub use idempotency::{IdempotencyError, IdempotentTurn, JoinedRun};
+pub use logged::LoggedEvents;
 pub use queries::{CancelOutcome, RunQueryError};
 pub use sweep::{current_run, current_runs};
 

@@ -3,6 +3,7 @@
 use trunkline_core::turn::ClientId;
 use trunkline_store::{RunFilter, RunRow, Store, StoreError};
 
+use super::attached::Run;
 use super::follow::Follow;
 use super::sweep::{self, current_run, current_runs};
 use crate::engine::Engine;
@@ -52,6 +53,19 @@ impl Engine {
         let row = self.run(owner, id).await?;
         let store = self.shared.store_writer.store().ok_or(RunQueryError::NoMemory)?;
         Ok(Follow::kept(&self.shared.settings.state, store.clone(), &row, from))
+    }
+
+    /// Reads the events of a run from the first one on, as if its client had joined it. Dropping the reader does not stop the
+    /// run.
+    pub async fn read_run(&self, owner: &ClientId, id: &str) -> Result<Run, RunQueryError> {
+        Ok(Run::kept(id, String::new(), self.events(owner, id, 0).await?))
+    }
+
+    /// Returns the request of a run in the words of its API dialect, as JSON. `None` if none was recorded.
+    pub async fn request(&self, owner: &ClientId, id: &str) -> Result<Option<String>, RunQueryError> {
+        let row = self.run(owner, id).await?;
+        let store = self.shared.store_writer.store().ok_or(RunQueryError::NoMemory)?;
+        Ok(store.request(&row)?)
     }
 
     /// Stops a run and waits until it has released everything it held.

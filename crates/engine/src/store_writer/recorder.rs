@@ -18,7 +18,7 @@ use super::StoreWriter;
 use super::tally::TurnCounters;
 use crate::runs::live::{ActiveRun, RunEnding, RunRegistration};
 use crate::runs::log::RunLog;
-use crate::runs::masking::head;
+use crate::runs::masking::{head, masked_json};
 use crate::session::{SessionWrite, store_client_id};
 
 /// Maximum length that is recorded of a prompt.
@@ -97,6 +97,7 @@ impl StoreWriter {
             gateway: begun.gateway.to_owned(),
             detached: begun.detached,
             key: begun.key,
+            request: turn.request.as_ref().and_then(|request| masked_json(request.as_str(), secrets)),
         };
         let mut log = RunLog::new(Arc::clone(&self.log), &presence.id, secrets.clone(), presence.extents());
         let feed = self.feed().cloned();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use trunkline_core::event::{Event, Receipt, Resumption, Usage};
 use trunkline_core::failure::Failure;
 
@@ -46,6 +47,9 @@ pub struct RunAccepted {
     pub detached: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyClaim>,
+    /// The request in the words of its API dialect, if the client may ask for it later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<Box<RawValue>>,
 }
 
 /// The idempotency key of a run.

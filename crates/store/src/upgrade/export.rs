@@ -100,6 +100,7 @@ fn accepted(row: &SqliteRow) -> Result<RunAccepted, StoreError> {
         gateway: row.try_get::<Option<String>, _>("gateway")?.unwrap_or_default(),
         detached: row.try_get("detached")?,
         key: hash("key")?.zip(hash("request")?).map(|(key, request)| KeyClaim { key, request }),
+        request: None,
     })
 }
 
