@@ -11,6 +11,7 @@ use crate::answer::Terms;
 use crate::auth;
 use crate::auth::wrong_keys::WrongKeys;
 use crate::config::ServerConfig;
+use crate::continuations::Continuations;
 use crate::door::Door;
 use crate::pages::Chats;
 
@@ -31,6 +32,7 @@ pub(crate) struct App<D> {
     /// Start of this server in seconds since 1970, used as the `created` of its models.
     pub(crate) started: u64,
     pub(crate) wrong_keys: WrongKeys,
+    pub(crate) continuations: Arc<Continuations>,
     /// Cancelled when shutdown begins.
     pub(crate) stopping: CancellationToken,
     /// Cancelled when the time for open answers is over.

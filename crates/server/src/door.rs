@@ -11,8 +11,9 @@ use trunkline_core::failure::{Category, Failure};
 use trunkline_core::phase::Phase;
 use trunkline_core::turn::{ClientId, Turn};
 use trunkline_engine::{
-    Allowance, CancelOutcome, Depth, DiffError, Engine, Explanation, Follow, HealthReport, IdempotencyError,
-    IdempotentTurn, JoinedRun, Metrics, Run, RunFilter, RunLogEntry, RunQueryError, RunRow, StartError,
+    Allowance, CancelOutcome, DeleteOutcome, Depth, DiffError, Engine, Explanation, Follow, HealthReport,
+    IdempotencyError, IdempotentTurn, JoinedRun, Metrics, Run, RunFilter, RunLogEntry, RunQueryError, RunRow,
+    StartError,
 };
 
 /// An engine as the server sees it.
@@ -86,6 +87,35 @@ pub trait Door: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Self::Feed, RunQueryError>> + Send {
         let _ = (owner, id, from);
         async { Err(RunQueryError::NoMemory) }
+    }
+
+    /// A run from its first event on, as its log has it, including events that are still to come. Dropping it does not stop the
+    /// run.
+    fn read_run(&self, owner: &ClientId, id: &str) -> impl Future<Output = Result<Self::Run, RunQueryError>> + Send {
+        let _ = (owner, id);
+        async { Err(RunQueryError::NoMemory) }
+    }
+
+    /// The request of a run in the words of its API dialect, if it was recorded.
+    fn request(
+        &self,
+        owner: &ClientId,
+        id: &str,
+    ) -> impl Future<Output = Result<Option<String>, RunQueryError>> + Send {
+        let _ = (owner, id);
+        async { Err(RunQueryError::NoMemory) }
+    }
+
+    /// Deletes a run with everything about it. A run in progress is cancelled first.
+    fn delete(&self, owner: &ClientId, id: &str) -> impl Future<Output = Result<DeleteOutcome, RunQueryError>> + Send {
+        let _ = (owner, id);
+        async { Err(RunQueryError::NoMemory) }
+    }
+
+    /// Whether a client has deleted a run with this id.
+    fn was_deleted(&self, owner: &ClientId, id: &str) -> bool {
+        let _ = (owner, id);
+        false
     }
 
     /// Cancels a run, and returns when nothing of it is left.
@@ -225,6 +255,22 @@ impl Door for Engine {
 
     async fn events(&self, owner: &ClientId, id: &str, from: u64) -> Result<Follow, RunQueryError> {
         Self::events(self, owner, id, from).await
+    }
+
+    async fn read_run(&self, owner: &ClientId, id: &str) -> Result<Run, RunQueryError> {
+        Self::read_run(self, owner, id).await
+    }
+
+    async fn request(&self, owner: &ClientId, id: &str) -> Result<Option<String>, RunQueryError> {
+        Self::request(self, owner, id).await
+    }
+
+    async fn delete(&self, owner: &ClientId, id: &str) -> Result<DeleteOutcome, RunQueryError> {
+        Self::delete(self, owner, id).await
+    }
+
+    fn was_deleted(&self, owner: &ClientId, id: &str) -> bool {
+        Self::was_deleted(self, owner, id)
     }
 
     async fn cancel(&self, owner: &ClientId, id: &str) -> Result<CancelOutcome, RunQueryError> {

@@ -21,6 +21,7 @@ mod app;
 pub mod auth;
 mod config;
 mod connection;
+mod continuations;
 mod dialect;
 mod door;
 mod ops;
@@ -42,6 +43,7 @@ use answer::reply;
 use app::App;
 use auth::wrong_keys::WrongKeys;
 use dialect::chat::{Chat, models};
+use dialect::responses::{Responses, routes as responses};
 use ops::{health, route};
 
 pub use app::ServerShutdown;
@@ -58,6 +60,7 @@ pub async fn serve<D: Door>(listener: TcpListener, config: ServerConfig, door: A
         config,
         started: unix_now(),
         wrong_keys: WrongKeys::default(),
+        continuations: Arc::default(),
         stopping: stop.gently.child_token(),
         expired: CancellationToken::new(),
     });
@@ -85,6 +88,10 @@ fn routes<D: Door>(app: Arc<App<D>>) -> Router {
             router = router
                 .route(&format!("{base}/route{slash}"), get(route::explain))
                 .route(&format!("{base}/chat/completions{slash}"), post(dialect::answer::<Chat, D>))
+                .route(&format!("{base}/responses{slash}"), post(dialect::answer::<Responses, D>))
+                .route(&format!("{base}/responses/{{id}}{slash}"), get(responses::read).delete(responses::delete))
+                .route(&format!("{base}/responses/{{id}}/cancel{slash}"), post(responses::cancel))
+                .route(&format!("{base}/responses/{{id}}/input_items{slash}"), get(responses::input_items))
                 .route(&format!("{base}/models{slash}"), get(models::list))
                 .route(&format!("{base}/runs{slash}"), get(runs::list))
                 .route(&format!("{base}/runs/{{id}}{slash}"), get(runs::one).delete(runs::cancel))

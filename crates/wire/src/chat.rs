@@ -15,8 +15,6 @@ use trunkline_core::event::{Enforcement, Receipt, Resumption, SessionId};
 use trunkline_core::failure::Category;
 use trunkline_core::turn::{Json, OnDisconnect};
 
-use crate::body;
-use crate::error::ApiError;
 use crate::object::Object;
 
 /// The body of `POST /v1/chat/completions`: the members the gateway uses or passes on.
@@ -135,11 +133,6 @@ impl TryFrom<WireToolCall> for ChatToolCall {
 }
 
 impl ChatRequest {
-    /// Parses a body. The error names the path of the member, the line and the column.
-    pub fn parse(text: &[u8]) -> Result<Self, ApiError> {
-        body::parse(text)
-    }
-
     /// Treats `session_id` and `metadata.session_id` as the client's own data, for a model that keeps no sessions.
     pub fn ignore_session(&mut self) {
         self.session_id = None;

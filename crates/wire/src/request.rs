@@ -9,11 +9,13 @@ use serde_json::value::RawValue;
 use trunkline_core::event::{SessionId, ToolCall};
 use trunkline_core::turn::{AnswerTiming, Image, Json, Message, OnDisconnect, Options, Role, Turn};
 
+use crate::body;
 use crate::chat::{BoundedList, ChatMessage, ChatRequest, Content, ContentPart, Function};
 use crate::error::ApiError;
 use crate::upstream;
 
-const MAX_IMAGES: usize = 16;
+/// Maximum number of images in a request.
+pub const MAX_IMAGES: usize = 16;
 const MAX_IMAGE_BYTES: usize = 20 * 1024 * 1024;
 const MAX_SESSION_BYTES: usize = 256;
 const MAX_USER_BYTES: usize = 1024;
@@ -27,6 +29,11 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 impl ChatRequest {
+    /// Parses a body. The error names the path of the member, the line and the column.
+    pub fn parse(text: &[u8]) -> Result<Self, ApiError> {
+        body::parse(text)
+    }
+
     /// Converts the request, or returns an error that names the invalid member.
     pub fn into_turn(mut self) -> Result<Turn, ApiError> {
         self.reject_unsupported_options()?;
@@ -116,7 +123,7 @@ impl ChatRequest {
 }
 
 /// Whether a value is an array of objects. The objects themselves are passed to the provider unchecked.
-fn is_list_of_objects(value: &RawValue) -> bool {
+pub fn is_list_of_objects(value: &RawValue) -> bool {
     let list = serde_json::from_str::<BoundedList<&RawValue, MAX_TOOLS>>(value.get());
     list.is_ok_and(|list| list.0.iter().all(|element| element.get().starts_with('{')))
 }
@@ -214,7 +221,7 @@ fn take_part(part: ContentPart, path: &str, texts: &mut Vec<String>, images: &mu
 }
 
 /// Decodes `data:image/png;base64,…`.
-fn image(url: &str, param: &str) -> Result<Image, ApiError> {
+pub fn image(url: &str, param: &str) -> Result<Image, ApiError> {
     let invalid = |message: String| ApiError::invalid("invalid_image_url", message).about(param);
     let Some(rest) = url.get(..5).filter(|scheme| scheme.eq_ignore_ascii_case("data:")).map(|_| &url[5..]) else {
         return Err(invalid("images are not fetched: send the image itself as a data: URL".to_owned()));
@@ -246,6 +253,16 @@ fn image(url: &str, param: &str) -> Result<Image, ApiError> {
     Ok(Image { extension, bytes })
 }
 
+/// Decodes the bytes of a file: base64, alone or as a `data:` URL.
+pub fn decode_data_url(url: &str, param: &str) -> Result<Vec<u8>, ApiError> {
+    let invalid = |message: String| ApiError::invalid("invalid_value", message).about(param);
+    let data = match url.get(..5).filter(|scheme| scheme.eq_ignore_ascii_case("data:")) {
+        Some(_) => url.split_once(',').ok_or_else(|| invalid("a data: URL needs a comma".to_owned()))?.1,
+        None => url,
+    };
+    BASE64.decode(data).map_err(|error| invalid(format!("the file is not base64: {error}")))
+}
+
 fn convert_call(id: String, function: Function, path: &str) -> Result<ToolCall, ApiError> {
     let name = checked(function.name, || format!("{path}.name"))?;
     let arguments = checked(function.arguments.unwrap_or_default(), || format!("{path}.arguments"))?;
@@ -253,14 +270,16 @@ fn convert_call(id: String, function: Function, path: &str) -> Result<ToolCall, 
 }
 
 /// Rejects NUL characters: an argument cannot contain one, and legitimate text never does.
-fn checked(text: String, param: impl FnOnce() -> String) -> Result<String, ApiError> {
+pub fn checked(text: String, param: impl FnOnce() -> String) -> Result<String, ApiError> {
     if text.contains('\0') {
         return Err(ApiError::invalid("invalid_value", "text must not contain NUL characters").about(param()));
     }
     Ok(text)
 }
 
-fn missing(param: &str) -> ApiError {
+/// The error of a request without a required member.
+#[must_use]
+pub fn missing(param: &str) -> ApiError {
     ApiError::invalid("missing_required_parameter", format!("`{param}` is missing")).about(param)
 }
 

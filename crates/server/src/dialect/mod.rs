@@ -12,6 +12,7 @@
 
 pub(crate) mod chat;
 mod error_body;
+pub(crate) mod responses;
 
 use std::sync::Arc;
 

@@ -102,6 +102,7 @@ mod tests {
             door: Arc::new(Empty),
             config: ServerConfig::default(),
             started: 0,
+            continuations: Arc::default(),
             wrong_keys: crate::auth::wrong_keys::WrongKeys::default(),
             stopping: stop.gently.child_token(),
             expired: CancellationToken::new(),

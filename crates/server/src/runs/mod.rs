@@ -230,7 +230,8 @@ fn first_wanted(headers: &HeaderMap) -> Result<u64, ApiError> {
     })
 }
 
-fn refused(error: &RunQueryError) -> ApiError {
+/// The API error of a query that cannot be answered.
+pub(crate) fn refused(error: &RunQueryError) -> ApiError {
     match error {
         RunQueryError::Unknown => ApiError::not_found("run_not_found", "there is no such run"),
         RunQueryError::NoMemory => ApiError::busy(&error.to_string(), std::time::Duration::from_secs(60)),

@@ -54,6 +54,7 @@ mod providers;
 mod repository;
 #[cfg(feature = "discord")]
 mod requirements;
+mod responses;
 mod resume;
 mod retries;
 mod router;

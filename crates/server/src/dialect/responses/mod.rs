@@ -1,0 +1,148 @@
+//! OpenAI's Responses: `POST /v1/responses`, and the routes of stored responses.
+//!
+//! A response is a run, seen through this dialect: its id is derived from the run's, its request is in the first record of the run,
+//! and its output is made of the run's events, whenever it is asked for.
+//!
+//! ```text
+//! request, items, tools   the body on the wire          frames     numbered frames of a stream
+//! messages                items as messages             output     items and their events
+//! previous                earlier responses             object     the response object
+//! stored, routes          responses that are read later encoder    events of a run as a response
+//! ```
+
+mod encoder;
+mod frames;
+mod ids;
+mod items;
+mod messages;
+mod object;
+mod output;
+mod previous;
+mod request;
+pub(crate) mod routes;
+mod stored;
+#[cfg(test)]
+mod test_grammar;
+mod tools;
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use http::request::Parts;
+use trunkline_core::secret::Secrets;
+use trunkline_core::turn::{AnswerTiming, Message, OnDisconnect, Role, Turn};
+use trunkline_wire::body;
+use trunkline_wire::error::ApiError;
+use trunkline_wire::request::{MAX_IMAGES, checked, may_name_a_model, missing};
+
+use super::{AnswerFormat, Asked, Delivery, Dialect, RunHead};
+use crate::admission;
+use crate::answer::reply;
+use crate::answer::reply::HttpResponse;
+use crate::app::App;
+use crate::continuations::Continuation;
+use crate::door::Door;
+use encoder::ResponseEncoder;
+use frames::Written;
+use items::{Input, InputItem};
+use object::Status;
+use previous::Continued;
+use request::ResponsesRequest;
+use stored::StoredRequest;
+
+pub(crate) struct Responses;
+
+/// A response, with everything that the request said about it.
+pub(crate) struct ResponseFormat {
+    request: StoredRequest,
+    /// Held until the answer ends.
+    continuation: Option<Continuation>,
+}
+
+impl Dialect for Responses {
+    type Format = ResponseFormat;
+
+    async fn read<D: Door>(app: &App<D>, head: &Parts, body: &[u8]) -> Result<Asked<ResponseFormat>, ApiError> {
+        let mut request: ResponsesRequest = body::parse(body)?;
+        request.check()?;
+        let model = request.model.clone().ok_or_else(|| missing("model"))?;
+        if !may_name_a_model(&model) {
+            return Err(ApiError::unknown_model(&[]));
+        }
+        let mut items = match request.input.take().ok_or_else(|| missing("input"))? {
+            Input::Text(text) => vec![InputItem::of_user(text)],
+            Input::List(items) => items,
+        };
+        let client = admission::client(head);
+        previous::follow_references(app, &client, &mut items).await?;
+        let wishes = request.take_wishes();
+        let stored = StoredRequest {
+            previous: request.previous_response_id.clone(),
+            background: request.is_background(),
+            tool_items: wishes.tool_items.unwrap_or(false),
+            ..StoredRequest::new(request.echo(), &items, request.is_stored())
+        };
+        let mut messages = Vec::new();
+        if let Some(instructions) = request.instructions.take().filter(|text| !text.is_empty()) {
+            messages.push(Message::new(Role::System, checked(instructions, || "instructions".to_owned())?));
+        }
+        let (mut session, mut continuation) = (None, None);
+        if let Some(id) = &request.previous_response_id {
+            match previous::resolve(app, &client, &model, id).await? {
+                Continued::Session(known, claim) => (session, continuation) = (Some(known), Some(claim)),
+                Continued::History(history) => messages.extend(history),
+            }
+        }
+        messages::append(&mut messages, items, "input")?;
+        let delivery = match (request.is_streamed(), request.is_background()) {
+            (true, _) => Delivery::Streamed,
+            (false, true) => Delivery::Later,
+            (false, false) => Delivery::Whole,
+        };
+        let turn = Turn {
+            model,
+            messages,
+            session,
+            options: request.options(),
+            shown: if delivery == Delivery::Streamed { AnswerTiming::AsItComes } else { AnswerTiming::AtTheEnd },
+            on_disconnect: request.is_background().then_some(OnDisconnect::Detach).or(wishes.on_disconnect),
+            request: stored.record(),
+            ..Turn::default()
+        };
+        check_turn(&turn)?;
+        Ok(Asked { turn, delivery, format: ResponseFormat { request: stored, continuation } })
+    }
+}
+
+/// Refuses a turn that asks nothing.
+fn check_turn(turn: &Turn) -> Result<(), ApiError> {
+    let asks = |message: &Message| match message.role {
+        Role::User | Role::Tool => !message.text.trim().is_empty() || !message.images.is_empty(),
+        Role::System | Role::Assistant => false,
+    };
+    if !turn.messages.iter().any(asks) {
+        return Err(ApiError::invalid("invalid_value", "there is no user message to answer").about("input"));
+    }
+    if turn.images().count() > MAX_IMAGES {
+        return Err(ApiError::invalid("invalid_value", format!("more than {MAX_IMAGES} images")).about("input"));
+    }
+    Ok(())
+}
+
+impl AnswerFormat for ResponseFormat {
+    type Frames = ResponseEncoder;
+    type Whole = ResponseEncoder;
+
+    fn frames(self, run: &RunHead, secrets: Arc<Secrets>) -> ResponseEncoder {
+        ResponseEncoder::new(run, self.request, secrets, Written::All).holding(self.continuation)
+    }
+
+    fn whole(self, run: &RunHead) -> ResponseEncoder {
+        ResponseEncoder::new(run, self.request, Arc::default(), Written::None).holding(self.continuation)
+    }
+
+    fn accepted(self, run: &RunHead) -> HttpResponse {
+        let encoder = ResponseEncoder::new(run, self.request, Arc::default(), Written::None);
+        reply::json_bytes(StatusCode::OK, encoder.object(Status::Queued))
+    }
+}

@@ -1,0 +1,76 @@
+//! The client's tools, as chat completions have them: a function is an object inside of its tool there.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use trunkline_wire::error::ApiError;
+use trunkline_wire::request::missing;
+
+/// Whether, and which, tool the model has to call.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum ToolChoice {
+    Mode(String),
+    Tool(Map<String, Value>),
+}
+
+#[derive(Deserialize)]
+struct Tool {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    name: Option<String>,
+    description: Option<Value>,
+    parameters: Option<Value>,
+    strict: Option<Value>,
+}
+
+impl ToolChoice {
+    pub(super) fn for_chat(&self) -> Value {
+        match self {
+            Self::Mode(mode) => mode.as_str().into(),
+            Self::Tool(tool) => match tool.get("name") {
+                Some(name) => json!({"type": "function", "function": {"name": name}}),
+                None => "auto".into(),
+            },
+        }
+    }
+}
+
+/// Refuses tools that are not objects with a type, and functions without a name.
+pub(super) fn check(tools: &[Box<RawValue>]) -> Result<(), ApiError> {
+    for (index, tool) in tools.iter().enumerate() {
+        let path = format!("tools[{index}]");
+        let Some(tool) = parse(tool) else {
+            return Err(ApiError::invalid("invalid_value", format!("`{path}` is not a tool")).about(path));
+        };
+        match tool.kind.as_deref() {
+            None => return Err(missing(&format!("{path}.type"))),
+            Some("function") if tool.name.is_none() => return Err(missing(&format!("{path}.name"))),
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// The functions among the tools. Tools that OpenAI itself runs, such as web search, do not exist here.
+pub(super) fn for_chat(tools: &[Box<RawValue>]) -> Option<Value> {
+    let functions: Vec<Value> = tools.iter().filter_map(|tool| function(parse(tool)?)).collect();
+    (!functions.is_empty()).then_some(functions.into())
+}
+
+fn function(tool: Tool) -> Option<Value> {
+    if tool.kind.as_deref() != Some("function") {
+        return None;
+    }
+    let mut function = Map::new();
+    function.insert("name".to_owned(), tool.name?.into());
+    for (name, value) in [("description", tool.description), ("parameters", tool.parameters), ("strict", tool.strict)] {
+        function.extend(value.filter(|value| !value.is_null()).map(|value| (name.to_owned(), value)));
+    }
+    Some(json!({"type": "function", "function": function}))
+}
+
+fn parse(tool: &RawValue) -> Option<Tool> {
+    // A struct would be read from an array, too.
+    serde_json::from_str(tool.get()).ok().filter(|_| tool.get().starts_with('{'))
+}
