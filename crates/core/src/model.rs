@@ -59,6 +59,8 @@ pub struct Model {
     pub resume: bool,
     /// Fate of a run whose client disconnects, unless the request sets it.
     pub on_disconnect: OnDisconnect,
+    /// Whether a request that a client repeats joins the run of the first one.
+    pub join_repeats: bool,
     /// Number of warm processes; none derives it from the model's use.
     pub warm: Option<u32>,
     /// Configuration for a protocol executable, in addition to the model.
@@ -106,6 +108,7 @@ impl Model {
             normalize: Normalize::None,
             resume: true,
             on_disconnect: OnDisconnect::Cancel,
+            join_repeats: true,
             warm: None,
             config: Map::new(),
         }

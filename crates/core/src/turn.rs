@@ -1,5 +1,7 @@
 //! One request to an agent, from any surface: HTTP, a terminal, a chat channel.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -31,6 +33,17 @@ pub struct Turn {
     pub on_disconnect: Option<OnDisconnect>,
     /// The request in the words of its API dialect, if the client may ask for it later. Recorded with the run.
     pub request: Option<Json>,
+    /// Time that the client waits for the answer, if it announced one.
+    pub patience: Option<Patience>,
+}
+
+/// Time that a client waits for an answer. A client that disconnects afterwards has not cancelled: it probably asks again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// Time after which the client disconnects.
+    pub limit: Duration,
+    /// Time after the disconnection in which the run waits for the repeated request.
+    pub repeat_wait: Duration,
 }
 
 /// Fate of a run whose client disconnects before its end.

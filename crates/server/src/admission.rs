@@ -11,7 +11,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 use trunkline_core::turn::{ClientId, OnDisconnect, Turn};
-use trunkline_engine::{IdempotencyError, IdempotentTurn, StartError};
+use trunkline_engine::{IdempotencyError, IdempotentTurn, JoinedRun, StartError};
 use trunkline_wire::error::{ApiError, StorageStatus};
 use trunkline_wire::request;
 use uuid::Uuid;
@@ -19,9 +19,9 @@ use uuid::Uuid;
 use crate::answer::reply::HttpResponse;
 use crate::answer::{AnswerFeed, WithoutRun, reply, start_refusal};
 use crate::app::App;
-use crate::door::Door;
+use crate::door::{Door, RunEvents};
 
-const SESSION_HEADER: &str = "x-trunkline-session";
+pub(crate) const SESSION_HEADER: &str = "x-trunkline-session";
 
 const ON_DISCONNECT_HEADER: &str = "x-trunkline-on-disconnect";
 
@@ -50,8 +50,15 @@ pub(crate) struct IdempotencyKey {
 pub(crate) struct StartedRun<R> {
     pub(crate) feed: AnswerFeed<R>,
     pub(crate) run: String,
-    /// Whether an earlier request with the same idempotency key started the run.
+    /// Whether an earlier request started the run.
     pub(crate) replayed: bool,
+}
+
+impl<R: RunEvents> StartedRun<R> {
+    /// A run that other requests may have joined, too.
+    pub(crate) fn joined(joined: JoinedRun<R>) -> Self {
+        Self { run: joined.run.clone(), replayed: joined.replayed, feed: AnswerFeed::joining(joined) }
+    }
 }
 
 /// The client that sent a request, as the key check left it.
@@ -107,7 +114,7 @@ pub(crate) async fn begin<D: Door>(app: &App<D>, request: AdmittedRequest) -> Re
         }
         IdempotencyError::Start(error) => refusal(app, &error, storage),
     })?;
-    Ok(StartedRun { run: joined.run.clone(), replayed: joined.replayed, feed: AnswerFeed::joining(joined) })
+    Ok(StartedRun::joined(joined))
 }
 
 /// Starts a detached run. Returns its id, and whether an earlier request with the same idempotency key started it.

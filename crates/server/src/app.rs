@@ -14,6 +14,7 @@ use crate::config::ServerConfig;
 use crate::continuations::Continuations;
 use crate::door::Door;
 use crate::pages::Chats;
+use crate::repeat::Repeats;
 
 /// Tokens that end a server.
 #[derive(Debug, Clone, Default)]
@@ -33,6 +34,7 @@ pub(crate) struct App<D> {
     pub(crate) started: u64,
     pub(crate) wrong_keys: WrongKeys,
     pub(crate) continuations: Arc<Continuations>,
+    pub(crate) repeats: Repeats,
     /// Cancelled when shutdown begins.
     pub(crate) stopping: CancellationToken,
     /// Cancelled when the time for open answers is over.

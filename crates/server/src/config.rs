@@ -43,6 +43,8 @@ pub struct HttpLimits {
     pub keep_alive: Duration,
     /// Time for open answers to finish during shutdown.
     pub drain: Duration,
+    /// Time that the run of a client that gave up waiting waits for the client to ask again.
+    pub repeat_wait: Duration,
 }
 
 impl Default for HttpLimits {
@@ -57,6 +59,7 @@ impl Default for HttpLimits {
             connections: 4096,
             keep_alive: Duration::from_secs(10),
             drain: Duration::from_secs(30),
+            repeat_wait: Duration::from_secs(30),
         }
     }
 }

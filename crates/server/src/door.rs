@@ -9,7 +9,7 @@ use std::time::Duration;
 use trunkline_core::event::{Event, Resumption};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::phase::Phase;
-use trunkline_core::turn::{ClientId, Turn};
+use trunkline_core::turn::{ClientId, Patience, Turn};
 use trunkline_engine::{
     Allowance, CancelOutcome, DeleteOutcome, Depth, DiffError, Engine, Explanation, Follow, HealthReport,
     IdempotencyError, IdempotentTurn, JoinedRun, Metrics, Run, RunFilter, RunLogEntry, RunQueryError, RunRow,
@@ -55,6 +55,22 @@ pub trait Door: Send + Sync + 'static {
     ) -> impl Future<Output = Result<JoinedRun<Self::Run>, IdempotencyError>> + Send {
         let _ = once;
         async { Err(StartError::from(Failure::new(Category::Configuration, "keys are not remembered here")).into()) }
+    }
+
+    /// Whether repeated requests for this model join the run of the first one.
+    fn joins_repeats(&self, _model: &str) -> bool {
+        false
+    }
+
+    /// Joins a run of a client that an earlier request has started. `None` if there is no answer to wait for.
+    fn join(
+        &self,
+        owner: &ClientId,
+        run: &str,
+        patience: Option<Patience>,
+    ) -> impl Future<Output = Option<JoinedRun<Self::Run>>> + Send {
+        let _ = (owner, run, patience);
+        async { None }
     }
 
     /// Starts a run that no client waits for, and returns its id once the run can be found by it.
@@ -239,6 +255,14 @@ impl Door for Engine {
 
     async fn once(&self, once: IdempotentTurn) -> Result<JoinedRun<Run>, IdempotencyError> {
         Self::once(self, once).await
+    }
+
+    fn joins_repeats(&self, model: &str) -> bool {
+        Self::models(self).joins_repeats(model)
+    }
+
+    async fn join(&self, owner: &ClientId, run: &str, patience: Option<Patience>) -> Option<JoinedRun<Run>> {
+        Self::join_repeated(self, owner, run, patience).await
     }
 
     async fn launch(&self, turn: Turn) -> Result<String, StartError> {

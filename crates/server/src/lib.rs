@@ -26,6 +26,7 @@ mod dialect;
 mod door;
 mod ops;
 mod pages;
+mod repeat;
 mod runs;
 
 use std::sync::Arc;
@@ -61,6 +62,7 @@ pub async fn serve<D: Door>(listener: TcpListener, config: ServerConfig, door: A
         started: unix_now(),
         wrong_keys: WrongKeys::default(),
         continuations: Arc::default(),
+        repeats: repeat::Repeats::default(),
         stopping: stop.gently.child_token(),
         expired: CancellationToken::new(),
     });

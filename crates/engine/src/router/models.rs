@@ -142,6 +142,12 @@ impl Models {
         candidates.is_none_or(|candidates| candidates.iter().any(|candidate| candidate.model.backend.resumes()))
     }
 
+    /// Whether repeated requests for this name join the run of the first one.
+    pub fn joins_repeats(&self, name: &str) -> bool {
+        let candidates = self.candidates(name);
+        candidates.is_some_and(|candidates| candidates.first().is_some_and(|first| first.model.join_repeats))
+    }
+
     /// Reason why a CLI of this name, or of its first part, is not a model. `None` if no recipe has that name.
     pub(crate) fn known_cli(&self, name: &str, search_path: Option<&OsStr>) -> Option<KnownCli> {
         let name = name.split('/').next().unwrap_or(name);

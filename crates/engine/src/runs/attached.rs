@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
 use trunkline_core::event::{Event, Resumption};
 use trunkline_core::phase::{Phase, Phases};
 use trunkline_store::CurrentAttempt;
 
 use super::driver::RunDriver;
 use super::follow::Follow;
-use super::live::{ActiveRun, Drain, RunEnding, WaitingClient};
+use super::live::{ActiveRun, Drain, RunEnding};
+use super::waiting_client::{PatienceDeadline, WaitingClient, take_over};
 use crate::start_error::{StartError, cancelled};
 
 /// A run in progress. Dropping it stops the run, unless the run continues without its client.
@@ -31,9 +33,22 @@ enum RunAccess {
 
 struct PulledRun {
     driver: Arc<PulledDriver>,
+    live: Arc<ActiveRun>,
     current: CurrentAttempt,
     /// Whether the last event has been returned.
     over: bool,
+    deadline: Option<PatienceDeadline>,
+    tasks: TaskTracker,
+}
+
+impl Drop for PulledRun {
+    /// The engine pulls the run of a client that gave up waiting, so that the client can join it when it asks again.
+    fn drop(&mut self) {
+        if !self.over && take_over(&self.live, self.deadline) {
+            let driver = Arc::clone(&self.driver);
+            self.tasks.spawn(async move { driver.drain().await });
+        }
+    }
 }
 
 impl PulledRun {
@@ -94,12 +109,14 @@ impl AttachedRun {
 }
 
 impl Run {
-    pub(crate) fn pulled(driver: RunDriver) -> Self {
+    /// A run that its client pulls. `tasks` are those of the engine.
+    pub(crate) fn pulled(driver: RunDriver, deadline: Option<PatienceDeadline>, tasks: TaskTracker) -> Self {
         let (id, current, live) = (driver.id().to_owned(), driver.current().clone(), driver.live());
         let driver = Arc::new(PulledDriver(Mutex::new(Some(driver))));
         let pull: Weak<dyn Drain> = Arc::<PulledDriver>::downgrade(&driver);
         live.pulled_by(pull);
-        Self { id, access: RunAccess::Pulled(Box::new(PulledRun { driver, current, over: false })) }
+        let pulled = PulledRun { driver, live, current, over: false, deadline, tasks };
+        Self { id, access: RunAccess::Pulled(Box::new(pulled)) }
     }
 
     /// Waits until a run that the engine drives has begun. Dropping the future drops `client`.

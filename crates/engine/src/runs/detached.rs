@@ -9,6 +9,7 @@ use trunkline_core::turn::{OnDisconnect, Turn};
 use super::attached::Run;
 use super::live::ActiveRun;
 use super::start::AdmittedTurn;
+use super::waiting_client::WaitingClient;
 use crate::engine::Engine;
 use crate::start_error::StartError;
 
@@ -49,7 +50,7 @@ impl Engine {
     /// Starts a run that continues when its client disconnects, and attaches the client to it.
     pub(crate) async fn start_detached(&self, admitted: AdmittedTurn, turn: Turn) -> Result<Run, StartError> {
         let live = self.drive(admitted, turn, OnDisconnect::Detach);
-        let client = live.add_client();
+        let client = WaitingClient::new(&live, None);
         Run::attached(live, client).await
     }
 

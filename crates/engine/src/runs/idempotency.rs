@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use trunkline_core::failure::{Category, Failure};
-use trunkline_core::turn::Turn;
-use trunkline_store::{ClaimResult, IdempotencyClaim, KeyClaim, Store, StoreError, Time};
+use trunkline_core::turn::{ClientId, Patience, Turn};
+use trunkline_store::{ClaimResult, IdempotencyClaim, KeyClaim, RunState, Store, StoreError, Time};
 
 use super::alive;
 use super::attached::Run;
 use super::follow::Follow;
+use super::waiting_client::{PatienceDeadline, WaitingClient};
 use crate::engine::Engine;
 use crate::session::store_client_id;
 use crate::start_error::StartError;
@@ -61,6 +62,7 @@ impl Engine {
 
     async fn claim(&self, once: IdempotentTurn) -> Result<JoinedRun<Run>, IdempotencyError> {
         let IdempotentTurn { mut turn, key, request } = once;
+        let deadline = turn.patience.map(PatienceDeadline::starting_now);
         let admitted = self.admit(&turn)?;
         let claiming = self.shared.runs.claiming.lock().await;
         let run = turn.run.get_or_insert_with(super::new_id).clone();
@@ -79,7 +81,7 @@ impl Engine {
                     Ok(ClaimResult::New) => break,
                     Ok(ClaimResult::Other) => return Err(IdempotencyError::OtherRequest),
                     Ok(ClaimResult::Known { run, gateway }) => {
-                        if let Some(joined) = self.join_claimed(store, &run, gateway.as_deref()).await {
+                        if let Some(joined) = self.join_claimed(store, &run, gateway.as_deref(), deadline).await {
                             return Ok(joined);
                         }
                         // The process that claimed the key has not recorded the run, and never will.
@@ -99,7 +101,7 @@ impl Engine {
         };
         let on_disconnect = admitted.on_disconnect(&turn);
         let live = self.drive(admitted, turn, on_disconnect);
-        let client = live.add_client();
+        let client = WaitingClient::new(&live, deadline);
         // From here on, a repeated request finds the run in the registry.
         drop(claiming);
         live.wait_until_recorded().await?;
@@ -108,19 +110,25 @@ impl Engine {
     }
 
     /// Finds the run of a key. Another process may have claimed the key just now, and be about to record the run.
-    async fn join_claimed(&self, store: &Store, run: &str, gateway: Option<&str>) -> Option<JoinedRun<Run>> {
+    async fn join_claimed(
+        &self,
+        store: &Store,
+        run: &str,
+        gateway: Option<&str>,
+        deadline: Option<PatienceDeadline>,
+    ) -> Option<JoinedRun<Run>> {
         let (state, own) = (&self.shared.settings.state, &self.shared.identity.mark);
         let may_record = |mark: &str| mark != own && !alive::is_dead(state, mark);
-        let deadline = Instant::now() + RECORD_TIMEOUT;
+        let record_deadline = Instant::now() + RECORD_TIMEOUT;
         loop {
             // Before the log is read: if the process is dead by then, the log is complete.
-            let wait = gateway.is_some_and(may_record) && Instant::now() < deadline;
-            if let Some(joined) = self.join(store, run).await {
+            let wait = gateway.is_some_and(may_record) && Instant::now() < record_deadline;
+            if let Some(joined) = self.join(Some(store), run, deadline).await {
                 return Some(joined);
             }
             // The run may be in the log, but not in the index yet. A failure is logged.
             let _ = self.shared.store_writer.catch_up().await;
-            if let Some(joined) = self.join(store, run).await {
+            if let Some(joined) = self.join(Some(store), run, deadline).await {
                 return Some(joined);
             }
             if !wait {
@@ -130,13 +138,39 @@ impl Engine {
         }
     }
 
-    async fn join(&self, store: &Store, run: &str) -> Option<JoinedRun<Run>> {
+    /// Joins a run of the same client that an earlier request has started. None if there is no such run, or if it was
+    /// cancelled: then there is no answer to wait for.
+    pub async fn join_repeated(
+        &self,
+        owner: &ClientId,
+        run: &str,
+        patience: Option<Patience>,
+    ) -> Option<JoinedRun<Run>> {
+        let store = self.shared.store_writer.store();
+        let may_join = match (self.shared.runs.registry.find(run), store) {
+            (Some(live), _) => live.owner == *owner && !live.is_stopping(),
+            (None, Some(store)) => {
+                let row = store.run(run, Some(&store_client_id(owner))).await.ok().flatten();
+                row.is_some_and(|row| row.state != RunState::Cancelled)
+            }
+            (None, None) => false,
+        };
+        if may_join { self.join(store, run, patience.map(PatienceDeadline::starting_now)).await } else { None }
+    }
+
+    async fn join(
+        &self,
+        store: Option<&Store>,
+        run: &str,
+        deadline: Option<PatienceDeadline>,
+    ) -> Option<JoinedRun<Run>> {
         let start: Pin<Box<dyn Future<Output = _> + Send>> = match self.shared.runs.registry.find(run) {
             Some(live) => {
-                let client = live.add_client();
+                let client = WaitingClient::new(&live, deadline);
                 Box::pin(async move { Run::attached(live, client).await })
             }
             None => {
+                let store = store?;
                 let row = store.run(run, None).await.ok().flatten()?;
                 let follow = Follow::kept(&self.shared.settings.state, store.clone(), &row, 0);
                 let kept = Run::kept(run, row.provider.unwrap_or_default(), follow);

@@ -36,7 +36,7 @@ pub(crate) struct ActiveRun {
     pub(crate) owner: ClientId,
     /// Policy for when no client waits for the run any more. `None` for a run that its client pulls: it ends with the
     /// client.
-    on_disconnect: Option<OnDisconnect>,
+    on_disconnect: Mutex<Option<OnDisconnect>>,
     waiting_clients: AtomicUsize,
     progress: watch::Sender<RunProgress>,
     /// Lines of the run in the log.
@@ -108,7 +108,7 @@ impl RunRegistry {
         let live = Arc::new(ActiveRun {
             id: id.to_owned(),
             owner: owner.clone(),
-            on_disconnect,
+            on_disconnect: Mutex::new(on_disconnect),
             waiting_clients: AtomicUsize::new(0),
             progress: watch::Sender::default(),
             extents: Arc::default(),
@@ -132,7 +132,7 @@ impl RunRegistry {
 
     /// Stops the runs that the engine drives. The others end with their clients.
     pub(crate) fn stop_driven(&self) {
-        self.lock().values().filter(|live| live.on_disconnect.is_some()).for_each(|live| live.stop());
+        self.lock().values().filter(|live| live.on_disconnect().is_some()).for_each(|live| live.stop());
     }
 
     /// Notified when a run is removed.
@@ -143,7 +143,7 @@ impl RunRegistry {
     /// Waits until no run is left that the engine drives.
     pub(crate) async fn wait_for_driven(&self) {
         let mut removed = self.removed.subscribe();
-        while self.lock().values().any(|live| live.on_disconnect.is_some()) {
+        while self.lock().values().any(|live| live.on_disconnect().is_some()) {
             if removed.changed().await.is_err() {
                 return;
             }
@@ -161,6 +161,10 @@ impl ActiveRun {
         self.stop.cancel();
     }
 
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+
     /// Waits until the run is asked to end. Cancel safe.
     pub(crate) async fn stopped(&self) {
         self.stop.cancelled().await;
@@ -168,7 +172,7 @@ impl ActiveRun {
 
     /// Whether the run continues without a client.
     pub(crate) fn is_detached(&self) -> bool {
-        self.on_disconnect == Some(OnDisconnect::Detach)
+        self.on_disconnect() == Some(OnDisconnect::Detach)
     }
 
     /// Keeps the run from being gone until the token is dropped.
@@ -275,23 +279,33 @@ impl ActiveRun {
         self.progress.subscribe()
     }
 
-    /// Registers a client that waits for the answer.
-    pub(super) fn add_client(self: &Arc<Self>) -> WaitingClient {
-        self.waiting_clients.fetch_add(1, Ordering::AcqRel);
-        WaitingClient(Arc::clone(self))
+    /// Policy for when no client waits for the run any more. `None` for a run that its client pulls.
+    pub(super) fn on_disconnect(&self) -> Option<OnDisconnect> {
+        *self.on_disconnect.lock().expect("no panic while holding the lock")
     }
-}
 
-/// A client that waits for the answer of a run. When the last one is dropped, a run that must not outlive its clients
-/// is stopped.
-pub(super) struct WaitingClient(Arc<ActiveRun>);
+    /// Makes the run, which its client pulled, one that is stopped when no client waits for it.
+    pub(super) fn stop_without_clients(&self) {
+        *self.on_disconnect.lock().expect("no panic while holding the lock") = Some(OnDisconnect::Cancel);
+    }
 
-impl Drop for WaitingClient {
-    fn drop(&mut self) {
-        let last = self.0.waiting_clients.fetch_sub(1, Ordering::AcqRel) == 1;
-        if last && self.0.on_disconnect == Some(OnDisconnect::Cancel) {
-            self.0.stop();
-        }
+    pub(super) fn client_came(&self) {
+        self.waiting_clients.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Returns whether it was the last client.
+    pub(super) fn client_left(&self) -> bool {
+        self.waiting_clients.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    pub(super) fn has_no_clients(&self) -> bool {
+        self.waiting_clients.load(Ordering::Acquire) == 0
+    }
+
+    /// Waits until the run has ended. Cancel safe.
+    pub(super) async fn ended(&self) {
+        // `self` holds the sender, so this never fails.
+        let _ = self.progress().wait_for(|progress| progress.end.is_some()).await;
     }
 }
 

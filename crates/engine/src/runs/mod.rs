@@ -7,7 +7,7 @@
 //! ```text
 //! start, detached, idempotency      ways to start a run
 //! driver ── attempts                events of a run, from one attempt to the next
-//! live                              registry of runs that have not ended
+//! live, waiting_client              registry of runs that have not ended, and the clients that wait for them
 //! log, logged, masking              lines of a run in the log, without secrets
 //! attached, follow                  what a client holds: the run itself, or a reader of its log
 //! queries, diff, delete             questions, cancellation, deletion
@@ -34,6 +34,7 @@ mod queries;
 mod start;
 mod sweep;
 mod sweep_state;
+mod waiting_client;
 
 pub use attached::Run;
 pub use delete::DeleteOutcome;

@@ -11,6 +11,7 @@ use super::attached::Run;
 use super::attempts::AttemptLoop;
 use super::driver::RunDriver;
 use super::live::RunRegistration;
+use super::waiting_client::PatienceDeadline;
 use crate::admission::Reserved;
 use crate::engine::Engine;
 use crate::router::Candidate;
@@ -26,9 +27,13 @@ impl Engine {
         let admitted = self.reserve(self.admit(&turn)?, &turn)?;
         match admitted.on_disconnect(&turn) {
             OnDisconnect::Cancel => {
+                let deadline = turn.patience.map(PatienceDeadline::starting_now);
                 let run = turn.run.take().unwrap_or_else(super::new_id);
                 let registration = self.shared.runs.registry.begin(&run, &turn.owner, None);
-                self.begin(admitted, turn, registration).await.map(Run::pulled)
+                self.begin(admitted, turn, registration).await.map(|driver| {
+                    let tasks = self.shared.tasks.tracker.clone();
+                    Run::pulled(driver, deadline, tasks)
+                })
             }
             OnDisconnect::Detach => self.start_detached(admitted, turn).await,
         }

@@ -31,6 +31,7 @@ use crate::answer::{self, WholeAnswer, reply};
 use crate::app::App;
 use crate::connection::body;
 use crate::door::Door;
+use crate::repeat::{self, EarlierRequest, RequestIdentity};
 pub(crate) use error_body::shape_error;
 
 /// An API dialect, in which clients ask for turns.
@@ -118,11 +119,12 @@ async fn exchange<T: Dialect, D: Door>(app: &Arc<App<D>>, head: &Parts, body: Bo
     let body = body::read_json(&head.headers, body, &app.config.limits).await?;
     let Asked { mut turn, delivery, format } = T::read(app, head, &body).await?;
     let key = admission::idempotency_key(&head.headers, &body)?;
+    let identity = key.is_none().then(|| RequestIdentity::new(head, &body));
     drop(body);
     if delivery == Delivery::Later {
         turn.on_disconnect = Some(OnDisconnect::Detach);
     }
-    let request = admission::admit(turn, head, key)?;
+    let mut request = admission::admit(turn, head, key)?;
     if request.respond_async {
         return admission::respond_async(app, request).await;
     }
@@ -132,7 +134,20 @@ async fn exchange<T: Dialect, D: Door>(app: &Arc<App<D>>, head: &Parts, body: Bo
         admission::identify(&mut response, &run, replayed);
         return Ok(response);
     }
-    let StartedRun { feed, run, replayed } = admission::begin(app, request).await?;
+    let joins = |model: &str| app.door.joins_repeats(model);
+    let repeat_wait = app.config.limits.repeat_wait;
+    request.turn.patience = repeat::patience(&head.headers, repeat_wait).filter(|_| joins(&request.turn.model));
+    let earlier = identity.as_ref().and_then(|identity| app.repeats.find(identity));
+    let joined = match earlier.filter(|_| joins(&request.turn.model)) {
+        Some(EarlierRequest::Failure(error)) => return Err(*error),
+        Some(EarlierRequest::Run(run)) => app.door.join(&request.turn.owner, &run, request.turn.patience).await,
+        None => None,
+    };
+    let StartedRun { feed, run, replayed } = match joined {
+        Some(joined) => StartedRun::joined(joined),
+        None => admission::begin(app, request).await?,
+    };
+    let pending = identity.map(|identity| app.repeats.begin(&identity, &run));
     let (terms, run_head) = (app.terms(), RunHead::new(&run));
     let mut response = if delivery == Delivery::Streamed {
         streamed(feed, format.frames(&run_head, Arc::clone(&app.config.secrets)), terms).await
@@ -140,5 +155,8 @@ async fn exchange<T: Dialect, D: Door>(app: &Arc<App<D>>, head: &Parts, body: Bo
         answer::whole(feed, format.whole(&run_head), terms).await
     };
     admission::identify(&mut response, &run, replayed);
-    Ok(response)
+    Ok(match pending {
+        Some(pending) => repeat::track(response, pending),
+        None => response,
+    })
 }

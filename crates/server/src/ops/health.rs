@@ -104,6 +104,7 @@ mod tests {
             started: 0,
             continuations: Arc::default(),
             wrong_keys: crate::auth::wrong_keys::WrongKeys::default(),
+            repeats: crate::repeat::Repeats::default(),
             stopping: stop.gently.child_token(),
             expired: CancellationToken::new(),
         });

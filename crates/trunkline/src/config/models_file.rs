@@ -43,6 +43,7 @@ struct ModelsFileEntry {
     normalize: Option<Normalization>,
     resume: bool,
     on_disconnect: OnDisconnect,
+    join_repeats: bool,
     policy: HelperPolicy,
     options: ModelOptions,
     /// Warnings about values that were read.
@@ -161,6 +162,7 @@ impl ModelsFileEntry {
             normalize: members.nullable("normalize")?,
             resume: members.value("resume")?.unwrap_or(true),
             on_disconnect: members.or_default("on_disconnect")?,
+            join_repeats: members.value("join_repeats")?.unwrap_or(true),
             policy: members.or_default("policy")?,
             options: ModelOptions::read(members, folder, environment)?,
             warnings: members.warnings.take(),
@@ -213,6 +215,7 @@ impl ModelsFileEntry {
             },
             resume: self.resume,
             on_disconnect: self.on_disconnect,
+            join_repeats: self.join_repeats,
             name,
             ..base
         };

@@ -51,6 +51,7 @@ mod protocol;
 mod provider_check;
 mod provider_health;
 mod providers;
+mod repeats;
 mod repository;
 #[cfg(feature = "discord")]
 mod requirements;

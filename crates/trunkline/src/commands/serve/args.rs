@@ -78,6 +78,9 @@ pub(crate) struct ServeArgs {
     /// Time for open answers to finish after a stop signal
     #[arg(long, value_name = "TIME", env = "TRUNKLINE_DRAIN", default_value = "30s", value_parser = parse_span)]
     pub(super) drain: Duration,
+    /// Time that a run continues after its client gave up waiting, so that the client can ask again and get its answer
+    #[arg(long, value_name = "TIME", env = "TRUNKLINE_REPEAT_WAIT", default_value = "30s", value_parser = parse_span)]
+    pub(super) repeat_wait: Duration,
     /// Stop when stdin is closed, as after a signal: the gateway then ends with the program that started it, even if that
     /// is killed
     #[arg(long)]

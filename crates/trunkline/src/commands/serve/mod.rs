@@ -102,6 +102,7 @@ impl ServeArgs {
         let mut config = trunkline_server::ServerConfig { keys, hosts: self.hosts.clone(), ..Default::default() };
         config.secrets = Arc::new(engine.secrets().clone());
         config.limits.drain = self.drain;
+        config.limits.repeat_wait = self.repeat_wait;
         config.limits.connections = config.limits.connections.min(connections);
         config.chats = Some(loaded.state.join(retention::CHATS));
         // Before the next line is printed: its reader may send a signal or change a file at once.

@@ -18,8 +18,9 @@ use super::super::model_options::{self, OptionSource, camel_case};
 use super::super::times::millis_warning;
 
 /// Members of a model that are not among the options shared with `router.yaml`.
-const MEMBERS: [&str; 9] =
-    ["driver", "repo_path", "command", "args", "fallback", "normalize", "resume", "on_disconnect", "policy"];
+const MEMBERS: [&str; 10] = [
+    "driver", "repo_path", "command", "args", "fallback", "normalize", "resume", "on_disconnect", "join_repeats", "policy",
+];
 
 const REQUIRED: [&str; 2] = ["driver", "repo_path"];
 
