@@ -25,8 +25,8 @@ use trunkline_wire::error::ApiError;
 
 use crate::admission::{self, SESSION_HEADER};
 
-use self::memory::{RequestDigest, RequestMemory, RequestOutcome};
 pub(crate) use self::memory::EarlierRequest;
+use self::memory::{RequestDigest, RequestMemory, RequestOutcome};
 pub(crate) use self::tracked_body::track;
 
 /// Recent requests of all clients.
@@ -103,7 +103,9 @@ impl PendingRequest {
 /// Whether a run failed for a reason that another run does not change, and that does not pass by itself in a moment.
 fn is_incurable(error: &ApiError) -> bool {
     let categories = [Category::Authentication, Category::Configuration, Category::Quota, Category::Validation];
-    error.trace.is_some() && error.retry_after.is_none() && categories.iter().any(|category| category.name() == error.code)
+    error.trace.is_some()
+        && error.retry_after.is_none()
+        && categories.iter().any(|category| category.name() == error.code)
 }
 
 impl Drop for PendingRequest {

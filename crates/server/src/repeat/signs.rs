@@ -14,7 +14,10 @@ const TIMEOUT_HEADERS: [&str; 2] = ["x-stainless-read-timeout", "x-stainless-tim
 const MAX_TIMEOUT: Duration = Duration::from_hours(24);
 
 pub(super) fn is_retry(headers: &HeaderMap) -> bool {
-    headers.get(RETRY_COUNT_HEADER).and_then(|count| count.to_str().ok()?.parse::<u32>().ok()).is_some_and(|count| count > 0)
+    headers
+        .get(RETRY_COUNT_HEADER)
+        .and_then(|count| count.to_str().ok()?.parse::<u32>().ok())
+        .is_some_and(|count| count > 0)
 }
 
 /// Time after which the client gives up, if it announced one.
@@ -31,7 +34,10 @@ mod tests {
     use super::*;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        pairs.iter().map(|(name, value)| (http::HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
+        pairs
+            .iter()
+            .map(|(name, value)| (http::HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect()
     }
 
     #[test]

@@ -84,7 +84,7 @@ pub(super) async fn catch_up(store: &Store, folder: &LogFolder, own: Option<&str
     if progress.runs > 0 {
         // Runs that were deleted while a process wrote the segment that they are in.
         let query = "DELETE FROM turns WHERE run IN (SELECT run FROM forgotten)";
-        sqlx::query(query).execute(store.writing()).await?;
+        sqlx::query(query).execute(&store.writing()).await?;
         let millis = started.elapsed().as_millis();
         tracing::info!(runs = progress.runs, millis, "indexed the log");
     }

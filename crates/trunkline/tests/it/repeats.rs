@@ -20,15 +20,16 @@ fn gateway(script: &str) -> TestGateway {
     TestGateway::new()
         .cli("codex", script)
         .model("m", json!({"driver": "codex"}))
-        .model("apart", json!({"driver": "codex", "joinRepeats": false}))
+        .model("separate", json!({"driver": "codex", "joinRepeats": false}))
 }
 
 fn asking(gateway: &TestGateway, patience: (&str, &str)) -> RequestBuilder {
     gateway.chat("hi").header(patience.0, patience.1)
 }
 
+/// Number of times that the CLI was started.
 fn runs(gateway: &TestGateway) -> usize {
-    gateway.read_note("codex.runs").lines().count()
+    std::fs::read_to_string(gateway.path("seen/codex.runs")).map_or(0, |text| text.lines().count())
 }
 
 #[test]
@@ -69,7 +70,7 @@ fn run_is_cancelled_when_its_client_does_not_ask_again_in_time() {
     let pid = gateway.wait_for_pid("pid");
     drop(first);
     until_gone(&[pid]);
-    until("the run is cancelled", || gateway.get("/v1/runs").json()["data"][0]["status"] == "cancelled");
+    until("the run is cancelled", || gateway.get("/v1/runs").json()["data"][0]["state"] == "cancelled");
 }
 
 #[test]
@@ -77,9 +78,9 @@ fn client_that_disconnects_before_its_time_cancels_its_run() {
     let gateway = gateway(SLOW).args(&["--grace", "500ms"]).start();
     for patience in [Some(LONG_PATIENCE), None] {
         let ask = || patience.map_or_else(|| gateway.chat("hi"), |patience| asking(&gateway, patience));
-        let before = gateway.path("seen/codex.runs").exists().then(|| runs(&gateway)).unwrap_or(0);
+        let before = runs(&gateway);
         let first = ask().open();
-        until("the CLI runs", || gateway.path("seen/codex.runs").exists() && runs(&gateway) == before + 1);
+        until("the CLI runs", || runs(&gateway) == before + 1);
         let pid = gateway.wait_for_pid("pid");
         drop(first);
         until_gone(&[pid]);
@@ -96,7 +97,7 @@ fn client_that_disconnects_before_its_time_cancels_its_run() {
 fn equal_requests_at_the_same_time_are_two_runs() {
     let gateway = gateway(SLOW).start();
     let both = [gateway.chat("hi").open(), gateway.chat("hi").open()];
-    until("both run", || gateway.path("seen/codex.runs").exists() && runs(&gateway) == 2);
+    until("both run", || runs(&gateway) == 2);
     gateway.leave_note("go");
     for reply in both {
         assert_eq!(reply.finish().content(), "done");
@@ -135,7 +136,7 @@ fn failure_that_a_repetition_cannot_cure_is_answered_without_another_run() {
     assert_eq!(runs(&gateway), 2);
     // A model can switch all of this off.
     for count in 3..5 {
-        assert_eq!(gateway.chat("hi").model("apart").header(RETRY_COUNT, "1").send().status, 500);
+        assert_eq!(gateway.chat("hi").model("separate").header(RETRY_COUNT, "1").send().status, 500);
         assert_eq!(runs(&gateway), count);
     }
 }

@@ -144,7 +144,7 @@ pub(super) fn write<'a>(
     member(out, "usage", &outcome.usage);
     out.push(b',');
     let echo = echo.get();
-    out.extend_from_slice(echo[1..echo.len() - 1].as_bytes());
+    out.extend_from_slice(&echo.as_bytes()[1..echo.len() - 1]);
     if let Some(trunkline) = &outcome.trunkline {
         member(out, "trunkline", trunkline);
     }

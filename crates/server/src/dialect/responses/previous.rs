@@ -56,7 +56,7 @@ pub(super) async fn resolve<D: Door>(
         && app.door.keeps_sessions(model)
         && let Some(continuation) = claim(app, client, &previous.row, &session.0).await?
     {
-        return Ok(Continued::Session(SessionId(session.0.clone()), continuation));
+        return Ok(Continued::Session(SessionId(session.0.as_str().into()), continuation));
     }
     history(app, client, previous).await.map(Continued::History)
 }

@@ -80,14 +80,14 @@ impl StoredRequest {
 
     /// The items of the input, with ids.
     pub(super) fn items(&self, run: &str) -> Vec<InputItem> {
-        let item = |(index, item): (usize, &Box<RawValue>)| {
+        let item = |(index, item): (usize, &RawValue)| {
             let mut item: InputItem = serde_json::from_str(item.get()).ok()?;
             if item.id.as_ref().is_none_or(String::is_empty) {
                 item.id = Some(ids::input_item(run, self.omitted + index));
             }
             Some(item)
         };
-        self.input.iter().enumerate().filter_map(item).collect()
+        self.input.iter().map(|item| &**item).enumerate().filter_map(item).collect()
     }
 }
 

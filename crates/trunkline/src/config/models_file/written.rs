@@ -19,7 +19,16 @@ use super::super::times::millis_warning;
 
 /// Members of a model that are not among the options shared with `router.yaml`.
 const MEMBERS: [&str; 10] = [
-    "driver", "repo_path", "command", "args", "fallback", "normalize", "resume", "on_disconnect", "join_repeats", "policy",
+    "driver",
+    "repo_path",
+    "command",
+    "args",
+    "fallback",
+    "normalize",
+    "resume",
+    "on_disconnect",
+    "join_repeats",
+    "policy",
 ];
 
 const REQUIRED: [&str; 2] = ["driver", "repo_path"];
