@@ -6,13 +6,17 @@ use trunkline_core::model::{Backend, Model};
 
 use crate::attempt::program::locate;
 use crate::router::models::Models;
-use crate::router::{CircuitState, Circuits, circuit_of};
+use crate::router::{Alias, CircuitState, Circuits, circuit_of};
 use crate::settings::EngineSettings;
 
 /// Candidates of a name, and the rules after a failure.
 #[derive(Debug, Clone, Serialize)]
 pub struct Explanation {
+    /// The name that was asked for.
     pub model: String,
+    /// The alias by which the name was found, and the model that it leads to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alias: Option<Alias>,
     pub candidates: Vec<Rung>,
     pub max_retries: u32,
     /// Categories of failures after which the same provider is retried.
@@ -60,6 +64,7 @@ pub(crate) fn explain(
         |wanted: &dyn Fn(Category) -> bool| Category::ALL.into_iter().filter(|category| wanted(*category)).collect();
     Some(Explanation {
         model: name.to_owned(),
+        alias: models.alias(name).cloned(),
         candidates: rungs.collect(),
         max_retries: policy.max_retries,
         retry_on: of(&|category| category.policy().retry),

@@ -1,6 +1,7 @@
 //! Decisions about where a turn goes: which candidates, in which order, and what follows a failure. No I/O: attempts are made in
 //! `runs/`.
 
+mod aliases;
 mod asked_models;
 mod circuit;
 pub(crate) mod explain;
@@ -11,6 +12,7 @@ mod selection;
 #[cfg(test)]
 pub(crate) mod test_models;
 
+pub use aliases::{Alias, AliasError, AliasRule, Aliases};
 pub use circuit::{Breaker, CircuitState};
 pub use policy::{Backoff, RetryPolicy};
 pub use selection::{Routed, Router};

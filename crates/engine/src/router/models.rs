@@ -1,4 +1,5 @@
-//! The models that clients can ask for: models by name, the router's names, and the default model for all other names.
+//! The models that clients can ask for: models by name, the router's names, aliases of these, and the default model for all other
+//! names.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -10,7 +11,7 @@ use trunkline_core::provider::{self, Provider};
 
 use crate::attempt::program::locate;
 use crate::attempt::template::LaunchTemplates;
-use crate::router::{AskedModels, Candidate, RetryPolicy, Router, Why};
+use crate::router::{Alias, AliasError, AliasRule, Aliases, AskedModels, Candidate, RetryPolicy, Router, Why};
 use crate::start_error::KnownCli;
 
 /// All models in the order of their file, and the router.
@@ -23,6 +24,8 @@ pub struct Models {
     policy: Arc<RetryPolicy>,
     /// Built-in models. A configured model of the same name takes precedence.
     built_in: Vec<Arc<Model>>,
+    /// Other names for models. A model takes precedence over an alias.
+    aliases: Aliases,
     /// All recipes, including those that no model uses.
     recipes: Vec<Arc<Provider>>,
     asked: AskedModels,
@@ -58,6 +61,12 @@ impl Models {
     pub fn with_built_in(mut self, models: impl IntoIterator<Item = Model>) -> Self {
         self.built_in = models.into_iter().map(Arc::new).collect();
         self
+    }
+
+    /// Adds aliases, in order of precedence. Every model must have been added before.
+    pub fn with_aliases(mut self, rules: Vec<AliasRule>) -> Result<Self, AliasError> {
+        self.aliases = Aliases::resolve(rules, |name| self.is_model(name))?;
+        Ok(self)
     }
 
     /// Lets the built-in agent read these folders.
@@ -104,7 +113,21 @@ impl Models {
         &self.policy
     }
 
-    /// Names for the list of models.
+    pub fn aliases(&self) -> &Aliases {
+        &self.aliases
+    }
+
+    /// Aliases that no request can reach, each with the reason.
+    pub fn unreachable_aliases(&self) -> Vec<String> {
+        self.aliases.unreachable(|name| self.is_model(name))
+    }
+
+    /// The alias by which a name is found, unless it is the name of a model.
+    pub fn alias(&self, name: &str) -> Option<&Alias> {
+        if self.aliases.is_empty() || self.is_model(name) { None } else { self.aliases.find(name) }
+    }
+
+    /// Names for the list of models. An alias is among them if it has no wildcards.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.named.iter().map(|model| model.name.clone()).collect();
         for name in self.router.names() {
@@ -113,11 +136,17 @@ impl Models {
             }
         }
         names.extend(self.built_in().map(|model| model.name.clone()));
+        for alias in self.aliases.iter().filter(|alias| alias.is_exact()) {
+            if !names.contains(&alias.pattern) {
+                names.push(alias.pattern.clone());
+            }
+        }
         names
     }
 
     /// The display name of the upstream model behind a name of [`names`](Self::names).
     pub fn display_name(&self, name: &str) -> Option<String> {
+        let name = self.alias(name).map_or(name, |alias| alias.target.as_str());
         // The router chooses for each turn, so there is no single model to name.
         if name == "auto" || name.starts_with("auto:") {
             return None;
@@ -176,8 +205,20 @@ impl Models {
         })
     }
 
-    /// Candidates for a name, in order: a model and its fallbacks, or the candidates of the router.
+    /// Candidates for a name, in order: those of a model, those of the model that an alias leads to, or the default model.
     pub(crate) fn candidates(&self, name: &str) -> Option<Vec<Candidate>> {
+        self.model_candidates(name)
+            .or_else(|| self.model_candidates(&self.aliases.find(name)?.target))
+            .or_else(|| Some(vec![Candidate { model: Arc::clone(self.default.as_ref()?), why: Why::Default }]))
+    }
+
+    /// Whether a name is that of a model, and neither an alias nor left to the default model.
+    fn is_model(&self, name: &str) -> bool {
+        self.model_candidates(name).is_some()
+    }
+
+    /// Candidates for the name of a model, in order: a model and its fallbacks, or the candidates of the router.
+    fn model_candidates(&self, name: &str) -> Option<Vec<Candidate>> {
         if let Some(model) = self.named.iter().find(|model| model.name == name) {
             let mut candidates = vec![Candidate { model: Arc::clone(model), why: Why::Asked }];
             for other in &model.fallback {
@@ -189,9 +230,7 @@ impl Models {
             }
             return Some(candidates);
         }
-        self.router.candidates(name, &self.asked).or_else(|| self.found_built_in(name)).or_else(|| {
-            self.default.as_ref().map(|model| vec![Candidate { model: Arc::clone(model), why: Why::Default }])
-        })
+        self.router.candidates(name, &self.asked).or_else(|| self.found_built_in(name))
     }
 
     /// Built-in models, by name or as `<name>/<model>` with any model of their LLM.
@@ -278,5 +317,37 @@ mod tests {
         let models = models.with_default(model("backend"));
         assert_eq!(order(&models, "c"), Some(vec!["backend".to_owned()]));
         assert_eq!(order(&models, "local"), Some(vec!["local".to_owned()]));
+    }
+
+    #[test]
+    fn alias_is_looked_up_after_models_and_before_the_default() {
+        let rule = |pattern: &str, target: &str| AliasRule {
+            pattern: pattern.to_owned(),
+            target: target.to_owned(),
+            file: "models.json",
+        };
+        let models = Models::new([model("claude-shop"), model("other")]).with_built_in([model("agent")]);
+        let rules = vec![
+            rule("gpt-5", "gpt-5.2"),
+            rule("claude-*", "claude-shop"),
+            rule("gpt-*", "agent"),
+            rule("other", "agent"),
+        ];
+        let models = models.with_default(model("backend")).with_aliases(rules).unwrap();
+        for (name, expected, pattern) in [
+            ("claude-shop", "claude-shop", None),
+            ("claude-opus", "claude-shop", Some("claude-*")),
+            ("gpt-5", "agent", Some("gpt-5")),
+            ("other", "other", None),
+            ("agent/gpt-5", "agent/gpt-5", None),
+            ("unknown", "backend", None),
+        ] {
+            assert_eq!(order(&models, name).unwrap(), [expected], "{name}");
+            assert_eq!(models.alias(name).map(|alias| alias.pattern.as_str()), pattern, "{name}");
+        }
+        assert_eq!(models.names(), ["claude-shop", "other", "backend", "agent", "gpt-5"]);
+        assert_eq!(models.unreachable_aliases().len(), 1, "a model is called other");
+        let dead = Models::new([model("a")]).with_default(model("backend")).with_aliases(vec![rule("x", "y")]);
+        assert!(dead.is_err(), "the default model is no target by any name but its own");
     }
 }

@@ -56,8 +56,8 @@ impl Engine {
 
     /// Starts a run that no client waits for. Returns its id once queries can find it. On an error nothing has run, and
     /// no trace is left.
-    pub async fn launch(&self, turn: Turn) -> Result<String, StartError> {
-        let admitted = self.reserve(self.admit(&turn)?, &turn)?;
+    pub async fn launch(&self, mut turn: Turn) -> Result<String, StartError> {
+        let admitted = self.reserve(self.admit(&mut turn)?, &turn)?;
         let live = self.drive(admitted, turn, OnDisconnect::Detach);
         live.wait_until_recorded().await?;
         Ok(live.id.clone())

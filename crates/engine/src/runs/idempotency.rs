@@ -63,7 +63,7 @@ impl Engine {
     async fn claim(&self, once: IdempotentTurn) -> Result<JoinedRun<Run>, IdempotencyError> {
         let IdempotentTurn { mut turn, key, request } = once;
         let deadline = turn.patience.map(PatienceDeadline::starting_now);
-        let admitted = self.admit(&turn)?;
+        let admitted = self.admit(&mut turn)?;
         let claiming = self.shared.runs.claiming.lock().await;
         let run = turn.run.get_or_insert_with(super::new_id).clone();
         let (owner, key) = (store_client_id(&turn.owner), *blake3::hash(key.as_bytes()).as_bytes());

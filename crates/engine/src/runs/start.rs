@@ -24,7 +24,7 @@ impl Engine {
     /// Starts a turn: waits for a slot, creates its workspace and starts its CLI. If that fails, the next candidate is
     /// tried.
     pub async fn start(&self, mut turn: Turn) -> Result<Run, StartError> {
-        let admitted = self.reserve(self.admit(&turn)?, &turn)?;
+        let admitted = self.reserve(self.admit(&mut turn)?, &turn)?;
         match admitted.on_disconnect(&turn) {
             OnDisconnect::Cancel => {
                 let deadline = turn.patience.map(PatienceDeadline::starting_now);
@@ -39,9 +39,12 @@ impl Engine {
         }
     }
 
-    /// Finds the candidates for a turn, and checks the client's limits.
-    pub(crate) fn admit(&self, turn: &Turn) -> Result<AdmittedTurn, StartError> {
+    /// Replaces an alias by its model, finds the candidates for the turn, and checks the client's limits.
+    pub(crate) fn admit(&self, turn: &mut Turn) -> Result<AdmittedTurn, StartError> {
         let models = self.models();
+        if let Some(alias) = models.alias(&turn.model) {
+            turn.model.clone_from(&alias.target);
+        }
         let Some(candidates) = models.candidates(&turn.model) else {
             return Err(self.unknown_model(&models, &turn.model));
         };

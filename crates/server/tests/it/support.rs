@@ -63,6 +63,7 @@ impl Door for Scripts {
     fn explain(&self, model: &str) -> Option<Explanation> {
         (model == "org/name:tag").then(|| Explanation {
             model: model.to_owned(),
+            alias: None,
             candidates: Vec::new(),
             max_retries: 2,
             retry_on: Vec::new(),
