@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use trunkline_core::secret::Secrets;
 
-use crate::auth::Keys;
+use crate::auth::{AllowedOrigins, Keys};
 
 /// Configuration of the server, except its socket and engine.
 #[derive(Debug, Clone, Default)]
@@ -15,6 +15,8 @@ pub struct ServerConfig {
     pub keys: Keys,
     /// Allowed host names, in addition to loopback names and the address itself.
     pub hosts: Vec<String>,
+    /// Origins of web pages that may use the API with a key; see [`crate::auth::check_origins`].
+    pub origins: AllowedOrigins,
     /// Values that must not appear in errors.
     pub secrets: Arc<Secrets>,
     /// Folder of the chat page's conversations. Without it they end with the server.

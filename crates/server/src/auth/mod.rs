@@ -1,8 +1,10 @@
 //! Authentication by keys, and protection against web pages that try to reach a server on the user's own machine.
 //!
 //! A page may use a host name of its own that resolves to us (DNS rebinding), or send requests across sites (CSRF). Both are refused
-//! by headers that a page cannot forge, with keys and without.
+//! by headers that a page cannot forge, with keys and without. Pages of allowed origins may send requests with a key.
 
+pub(crate) mod cors;
+mod origin;
 pub(crate) mod wrong_keys;
 
 use std::net::{IpAddr, SocketAddr};
@@ -14,6 +16,9 @@ use trunkline_core::turn::ClientId;
 use trunkline_wire::error::ApiError;
 
 use crate::config::ServerConfig;
+use cors::{AllowedPage, PageRequest};
+
+pub use origin::{AllowedOrigin, AllowedOrigins, InvalidOrigin, OriginWithoutKeys, check_origins};
 
 /// Query parameters in which clients pass keys, where logs and histories would keep them.
 const KEY_PARAMETERS: [&str; 5] = ["api_key", "api-key", "apikey", "key", "access_token"];
@@ -86,8 +91,13 @@ pub(crate) struct Peer {
     pub(crate) dialled: IpAddr,
 }
 
-/// Decides whether a request reaches its handler. Returns its client.
-pub(crate) fn admit<B>(config: &ServerConfig, peer: Peer, request: &Request<B>) -> Result<ClientId, ApiError> {
+/// Decides whether a request reaches its handler. Returns its client. `page` is the allowed page that sent it, if one did.
+pub(crate) fn admit<B>(
+    config: &ServerConfig,
+    peer: Peer,
+    page: Option<&AllowedPage>,
+    request: &Request<B>,
+) -> Result<ClientId, ApiError> {
     let headers = request.headers();
     let host = text(headers, HOST.as_str());
     // A target in absolute form overrides `Host`; both must name us.
@@ -96,7 +106,12 @@ pub(crate) fn admit<B>(config: &ServerConfig, peer: Peer, request: &Request<B>) 
         return Err(unknown_host(named.into_iter().flatten().find(|name| !is_ours(name, config, peer))));
     }
     let path = request.uri().path();
-    if peer.dialled.to_canonical().is_loopback() || is_pages(path) {
+    match page.map(|page| page.asks) {
+        Some(PageRequest::Preflight) => return Ok(ClientId::default()),
+        Some(PageRequest::Actual) => return check_key(&config.keys, request),
+        None => {}
+    }
+    if peer.dialled.to_canonical().is_loopback() || is_pages(path) || cors::is_preflight(request) {
         refuse_other_sites(headers, host.unwrap_or_default(), path)?;
     }
     // The page contains no data, and asks for a key when it needs one.
@@ -114,21 +129,25 @@ fn is_pages(path: &str) -> bool {
 }
 
 fn refuse_other_sites(headers: &HeaderMap, host: &str, path: &str) -> Result<(), ApiError> {
-    let own = |origin: &[u8]| {
-        let authority = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
-        authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host.as_bytes()))
-    };
-    if headers.get_all(ORIGIN).iter().any(|origin| !own(origin.as_bytes())) {
-        return Err(ApiError::forbidden("forbidden_origin", "requests from web pages of other origins are refused"));
+    if let Some(foreign) = headers.get_all(ORIGIN).iter().find(|origin| !is_own_origin(origin.as_bytes(), host)) {
+        return Err(cors::forbidden(foreign.to_str().ok(), path));
     }
     match fetch_site(headers) {
         FetchSite::Absent | FetchSite::Own => Ok(()),
         // A link to the page, which contains no data.
         FetchSite::Sibling if path == "/" => Ok(()),
         FetchSite::Sibling | FetchSite::Foreign => {
-            Err(ApiError::forbidden("forbidden_origin", "requests from other sites are refused"))
+            let error = ApiError::forbidden("forbidden_origin", "requests from other sites are refused");
+            Err(error
+                .hint("a page can use fetch() if the gateway was started with --allow-origin and the page's origin"))
         }
     }
+}
+
+/// Whether an origin is that of our own page, under the name by which the request calls us.
+fn is_own_origin(origin: &[u8], host: &str) -> bool {
+    let authority = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
+    authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host.as_bytes()))
 }
 
 /// The relation that a browser reports between a request and the page it comes from.

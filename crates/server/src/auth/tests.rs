@@ -5,12 +5,56 @@ const ELSEWHERE: &str = "192.0.2.7";
 
 /// The status with which a request is refused; 200 if it is not.
 fn status(config: &ServerConfig, dialled: &str, target: &str, headers: &[(&str, &str)]) -> u16 {
-    let mut request = Request::builder().uri(target);
+    status_of("GET", config, dialled, target, headers)
+}
+
+fn status_of(method: &str, config: &ServerConfig, dialled: &str, target: &str, headers: &[(&str, &str)]) -> u16 {
+    let mut request = Request::builder().method(method).uri(target);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
     let peer = Peer { from: ELSEWHERE.parse().unwrap(), dialled: dialled.parse().unwrap() };
-    admit(config, peer, &request.body(()).unwrap()).err().map_or(200, |error| error.status)
+    let request = request.body(()).unwrap();
+    let page = cors::allowed_page(config, &request);
+    admit(config, peer, page.as_ref(), &request).err().map_or(200, |error| error.status)
+}
+
+#[test]
+fn page_of_an_allowed_origin_needs_a_key() {
+    let page = "http://localhost:5173";
+    let origins = AllowedOrigins::new(vec![AllowedOrigin::parse(page).unwrap()]);
+    let config = ServerConfig { keys: Keys::new(["right"]), origins: origins.clone(), ..ServerConfig::default() };
+    let (right, wrong) = (("authorization", "Bearer right"), ("authorization", "Bearer wrong"));
+    let site = ("sec-fetch-site", "same-site");
+    let asks = ("access-control-request-method", "POST");
+    for (method, target, headers, expected) in [
+        ("GET", "/v1/models", &[("origin", page), site, right][..], 200),
+        ("GET", "/v1/models", &[("origin", page), site, wrong], 401),
+        ("GET", "/v1/models", &[("origin", page), site], 401),
+        ("GET", "/health", &[("origin", page), site], 401),
+        ("OPTIONS", "/v1/models", &[("origin", page), site, asks], 200),
+        ("OPTIONS", "/v1/models", &[("origin", page), site], 401),
+        ("OPTIONS", "/v1/models", &[("origin", "http://localhost:5174"), site, asks], 403),
+        ("OPTIONS", "/chat", &[("origin", page), site, asks], 403),
+        ("GET", "/v1/models", &[("origin", "http://localhost:5174"), site, right], 403),
+        ("GET", "/v1/models", &[("origin", "null"), site, right], 403),
+        ("GET", "/v1/models", &[("origin", page), ("origin", "http://evil.example"), right], 403),
+        // An image or a link: the page cannot read the answer, and the browser does not ask.
+        ("GET", "/v1/models", &[site, right], 403),
+        ("POST", "/chat", &[("origin", page), site, right], 403),
+        ("GET", "/", &[("origin", page), site, right], 403),
+        ("POST", "/chat", &[("origin", "http://localhost:8765"), ("sec-fetch-site", "same-origin"), right], 200),
+    ] {
+        let headers = [&[("host", "localhost:8765")], headers].concat();
+        assert_eq!(status_of(method, &config, LOOPBACK, target, &headers), expected, "{method} {target} {headers:?}");
+    }
+    let rebound = [("host", "evil.example"), ("origin", page), right];
+    assert_eq!(status(&config, LOOPBACK, "/v1/models", &rebound), 403, "an allowed origin does not allow a host");
+    let foreign = [("host", "192.0.2.7"), ("origin", "http://evil.example"), asks];
+    assert_eq!(status_of("OPTIONS", &config, ELSEWHERE, "/v1/models", &foreign), 403, "on every address");
+    let without_keys = ServerConfig { origins, ..ServerConfig::default() };
+    let headers = [("host", "localhost:8765"), ("origin", page), right];
+    assert_eq!(status(&without_keys, LOOPBACK, "/v1/models", &headers), 401, "whatever the start has checked");
 }
 
 #[test]
@@ -133,7 +177,7 @@ fn client_is_identified_by_its_key() {
         let config = ServerConfig { keys: Keys::new(keys), ..ServerConfig::default() };
         let request = Request::builder().uri("/v1/models").header("host", "localhost").header("x-api-key", key);
         let peer = Peer { from: LOOPBACK.parse().unwrap(), dialled: LOOPBACK.parse().unwrap() };
-        admit(&config, peer, &request.body(()).unwrap()).unwrap()
+        admit(&config, peer, None, &request.body(()).unwrap()).unwrap()
     };
     let keys = ["key-of-ann", "key-of-ben"];
     let (ann, ben) = (owner(&keys, keys[0]), owner(&keys, keys[1]));

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::framing::Verdict;
 use crate::answer::reply;
 use crate::app::App;
-use crate::auth;
+use crate::auth::{self, cors};
 use crate::config::HttpLimits;
 use crate::dialect;
 use crate::door::Door;
@@ -32,12 +32,15 @@ pub(crate) async fn handle<D: Door>(
     let began = Instant::now();
     let id = request_id(request.headers());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let page = cors::allowed_page(&app.config, &request);
+    let preflight = page.as_ref().and_then(|page| page.preflight(request.headers()));
     let admitted = check_framing(verdict)
         .and_then(|()| check_size(request.headers(), &app.config.limits))
-        .and_then(|()| auth::admit(&app.config, peer, &request));
+        .and_then(|()| auth::admit(&app.config, peer, page.as_ref(), &request));
     let admitted = app.limit_wrong_keys(peer, admitted);
     let mut response = match admitted {
         Err(error) => reply::error(&error),
+        Ok(_) if let Some(preflight) = preflight => preflight,
         Ok(_) if app.stopping.is_cancelled() && !auth::is_health(&path) => reply::error(&ApiError::stopping()),
         Ok(owner) => {
             // Handlers read the client from the extensions.
@@ -56,6 +59,10 @@ pub(crate) async fn handle<D: Door>(
     let (status, elapsed) = (response.status().as_u16(), began.elapsed());
     tracing::debug!(request = ?id, %method, path, status, ?elapsed, "answered");
     response.headers_mut().insert("x-request-id", id);
+    cors::vary_by_origin(&app.config, response.headers_mut());
+    if let Some(page) = page {
+        page.share(response.headers_mut());
+    }
     if verdict != Verdict::Length {
         // The rest of the connection is not parsed after such a request.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
