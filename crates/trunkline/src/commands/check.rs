@@ -12,10 +12,10 @@ use trunkline_core::limits::{RunLimits, format_duration};
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::secret::Secrets;
 use trunkline_core::vocabulary::PromptDelivery;
-use trunkline_engine::router::CircuitState;
-use trunkline_engine::{Bounds, Caps, Engine, Explanation, Plan};
+use trunkline_engine::router::{Alias, CircuitState};
+use trunkline_engine::{Bounds, Caps, Engine, Explanation, Models, Plan};
 
-use crate::config::no_worktree_of;
+use crate::config::{ServerSettings, no_worktree_of};
 use crate::engine_args::EngineArgs;
 use crate::exit::CliExit;
 use crate::output::{say, tell};
@@ -84,15 +84,41 @@ impl CheckArgs {
                 tell(format_args!("trunkline: {}", loaded.config.unknown_model(name, &loaded.environment)));
                 return Ok(CliExit::Configuration.into());
             }
-            // A name of the router, or a name that the default model answers for.
+            // A name of the router, an alias, or a name that the default model answers for.
             say("")?;
             return route(engine, loaded, name);
+        }
+        if self.model.is_none() {
+            show_aliases(&loaded.config.models)?;
+            show_origins(&loaded.config.server)?;
         }
         for warning in &loaded.config.warnings {
             say(format!("\nwarning: {warning}"))?;
         }
         Ok(if broken { CliExit::Configuration.into() } else { ExitCode::SUCCESS })
     }
+}
+
+/// Shows which model each alias leads to.
+fn show_aliases(models: &Models) -> io::Result<()> {
+    if models.aliases().is_empty() {
+        return Ok(());
+    }
+    say("\naliases, the first that matches is used")?;
+    let width = models.aliases().iter().map(|alias| alias.pattern.chars().count()).max().unwrap_or(0);
+    for Alias { pattern, target, file, .. } in models.aliases().iter() {
+        say(format!("  {pattern:width$}  → {target}  ({file})"))?;
+    }
+    Ok(())
+}
+
+/// Shows which web pages may use the API, besides those that `serve --allow-origin` allows.
+fn show_origins(server: &ServerSettings) -> io::Result<()> {
+    if server.allow_origins.is_empty() {
+        return Ok(());
+    }
+    say("\nallowed origins of web pages (each request needs an API key)")?;
+    server.allow_origins.iter().try_for_each(|origin| say(format!("  {origin}")))
 }
 
 /// Models of a provider of the router: its default, and one for each hint.
@@ -241,7 +267,12 @@ fn route(engine: &Engine, loaded: &LoadedConfig, name: &str) -> Result<ExitCode>
         tell(format_args!("trunkline: {}", loaded.config.unknown_model(name, &loaded.environment)));
         return Ok(CliExit::Configuration.into());
     };
-    say(format!("{} would be tried in this order:", explanation.model))?;
+    match &explanation.alias {
+        Some(Alias { pattern, target, file, .. }) => {
+            say(format!("{name} is an alias of {target} ({pattern} in {file}), which would be tried in this order:"))?;
+        }
+        None => say(format!("{name} would be tried in this order:"))?,
+    }
     for (index, candidate) in explanation.candidates.iter().enumerate() {
         say(format!("\n{}. {} ({})", index + 1, candidate.model, candidate.kind))?;
         say(format!("   why      {}", candidate.why))?;

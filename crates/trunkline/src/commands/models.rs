@@ -28,6 +28,10 @@ impl ModelsArgs {
             .into_iter()
             .map(|name| match models.iter().chain(models.built_in()).find(|model| model.name == name) {
                 Some(model) => (name, describe(model)),
+                None if let Some(alias) = models.alias(&name) => {
+                    let about = format!("alias of {}", alias.target);
+                    (name, about)
+                }
                 None => {
                     let about = routed(models.router(), &name);
                     (name, about)

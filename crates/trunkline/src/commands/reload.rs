@@ -10,7 +10,7 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 use trunkline_engine::{Engine, Models};
 
-use crate::config::{Config, ConfigFolder, Environment, FILES};
+use crate::config::{Config, ConfigError, ConfigFolder, Environment, FILES};
 use crate::setup::secrets_of;
 use crate::signals::ReloadRequests;
 
@@ -69,8 +69,14 @@ impl ConfigWatch {
         }
     }
 
-    /// Gives the engine the new models after each change. Never returns.
-    pub(crate) async fn follow(mut self, environment: &Environment, engine: &Engine) {
+    /// Gives the engine the new models after each change. `apply` applies everything else of a configuration first, or
+    /// refuses the configuration. Never returns.
+    pub(crate) async fn follow(
+        mut self,
+        environment: &Environment,
+        engine: &Engine,
+        apply: impl Fn(&Config) -> Result<(), ConfigError>,
+    ) {
         loop {
             let mut reason = tokio::select! {
                 Some(()) = self.changes.recv() => ReloadReason::Changed,
@@ -97,7 +103,8 @@ impl ConfigWatch {
                 continue;
             }
             self.stamps = now;
-            match Config::load(&self.config_folder, environment) {
+            let loaded = Config::load(&self.config_folder, environment);
+            match loaded.and_then(|config| apply(&config).map(|()| config)) {
                 Ok(config) => {
                     for warning in &config.warnings {
                         tracing::warn!("{warning}");
@@ -129,6 +136,9 @@ fn summary(before: &Models, after: &Models) -> String {
         .collect();
     if before.policy() != after.policy() {
         parts.push("routing changed".to_owned());
+    }
+    if before.aliases() != after.aliases() {
+        parts.push("aliases changed".to_owned());
     }
     if parts.is_empty() { "nothing changed".to_owned() } else { parts.join("; ") }
 }

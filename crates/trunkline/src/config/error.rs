@@ -67,7 +67,8 @@ impl ConfigError {
     }
 }
 
-fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
+/// Line and column of an offset, counted from one.
+pub(super) fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
     let before = &text[..offset.min(text.len())];
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;

@@ -3,6 +3,7 @@
 //! The environment is read in this module ([`Environment::read`]) and nowhere else.
 
 mod agent;
+mod aliases;
 mod backend;
 mod base_model;
 mod discover;
@@ -23,6 +24,7 @@ pub(crate) use base_model::plain_model;
 pub(crate) use discover::{ConfigFolder, FILES};
 pub(crate) use environment::{Environment, normal};
 pub(crate) use error::ConfigError;
+pub(crate) use models_file::ServerSettings;
 pub(crate) use providers_file::providers;
 pub(crate) use times::parse_span;
 pub(crate) use warnings::no_worktree_of;
@@ -34,10 +36,12 @@ use trunkline_core::api::Llm;
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::near::near;
 use trunkline_core::provider::Provider;
-use trunkline_engine::router::{RetryPolicy, Router};
 use trunkline_engine::{Models, locate};
 
+use aliases::AliasFile;
 use discover::{MODELS_FILE, ROUTER_FILE};
+use models_file::ModelsFile;
+use router_file::RouterFile;
 use warnings::{WarningSubject, model_warnings};
 
 /// The resolved configuration.
@@ -45,34 +49,35 @@ use warnings::{WarningSubject, model_warnings};
 pub(crate) struct Config {
     pub(crate) models: Models,
     pub(crate) providers: BTreeMap<String, Arc<Provider>>,
+    pub(crate) server: ServerSettings,
     /// Problems that do not prevent the start. Logged at start and shown by `trunkline check`.
     pub(crate) warnings: Vec<String>,
 }
 
 impl Config {
-    /// Loads the configuration. Without files and without a backend in the environment, each CLI on the search path is a
-    /// model. The built-in agent always is one.
+    /// Loads the configuration. If no file names models and the environment has no backend, each CLI on the search path is
+    /// a model. The built-in agent always is one.
     pub(crate) fn load(folder: &ConfigFolder, environment: &Environment) -> Result<Self, ConfigError> {
         let mut warnings = Vec::from_iter(folder.notice());
         let providers = providers(folder, &mut warnings)?;
-        let (router, policy) = match folder.file(ROUTER_FILE) {
-            Some(path) => {
-                let file = router_file::load(&path, &providers, environment, &mut warnings)?;
-                (routed::router(file.providers, &environment.folder), file.policy)
-            }
-            None => (Router::default(), RetryPolicy::default()),
+        let (models_path, router_path) = (folder.file(MODELS_FILE), folder.file(ROUTER_FILE));
+        let router_file = match &router_path {
+            Some(path) => router_file::load(path, &providers, environment, &mut warnings)?,
+            None => RouterFile::default(),
         };
+        let (router, policy) = (routed::router(router_file.providers, &environment.folder), router_file.policy);
         let agents = agent::models(environment, &mut warnings)?;
         let others = Models::default().with_router(router.clone(), policy.clone()).with_built_in(agents.clone());
-        let mut models = match folder.file(MODELS_FILE) {
-            Some(path) => models_file::load(&path, &providers, &others, environment, &mut warnings)?,
-            None => Vec::new(),
+        let models_file = match &models_path {
+            Some(path) => models_file::load(path, &providers, &others, environment, &mut warnings)?,
+            None => ModelsFile::default(),
         };
         let backend = backend::active(&providers, environment, &mut warnings)?;
-        let no_files = folder.file(MODELS_FILE).is_none() && folder.file(ROUTER_FILE).is_none();
-        if no_files && backend.is_none() {
-            models = installed(&providers, environment);
-        }
+        let no_models_file = models_path.is_none() || models_file.has_only_sections();
+        let models = match no_models_file && router_path.is_none() && backend.is_none() {
+            true => installed(&providers, environment),
+            false => models_file.models,
+        };
         for model in &models {
             warnings.extend(model_warnings(WarningSubject::Model, model, environment));
         }
@@ -84,7 +89,12 @@ impl Config {
         if let Some(backend) = backend {
             all = all.with_default(backend);
         }
-        Ok(Self { models: all, providers, warnings })
+        let files = [
+            AliasFile { name: MODELS_FILE, path: models_path.unwrap_or_default(), aliases: models_file.aliases },
+            AliasFile { name: ROUTER_FILE, path: router_path.unwrap_or_default(), aliases: router_file.aliases },
+        ];
+        let all = aliases::add(all, &files, &mut warnings)?;
+        Ok(Self { models: all, providers, server: models_file.server, warnings })
     }
 
     /// Error message for an unknown model: similar names, and why a known CLI is not a model here.

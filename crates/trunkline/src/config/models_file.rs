@@ -1,5 +1,6 @@
-//! `models.json`: the names that clients ask for, and what each of them runs.
+//! `models.json`: the names that clients ask for, what each of them runs, aliases, and settings of the server.
 
+mod sections;
 mod written;
 
 use std::cell::RefCell;
@@ -17,12 +18,15 @@ use trunkline_core::vocabulary::Normalize;
 use trunkline_core::vocabulary::PromptDelivery;
 use trunkline_engine::Models;
 
+use super::aliases::WrittenAlias;
 use super::base_model::{default_agent_file, plain_model};
 use super::discover::read_file;
 use super::environment::Environment;
 use super::error::ConfigError;
 use super::model_options::ModelOptions;
 use super::warnings::placeholder_warnings;
+use sections::Section;
+pub(crate) use sections::ServerSettings;
 use written::{ModelMembers, WrittenModels};
 
 /// Output formats that can be the driver of a model with its own command. The others belong to one CLI each.
@@ -30,6 +34,21 @@ const PLAIN_FORMATS: [Format; 3] = [Format::Text, Format::Json, Format::StreamJs
 
 fn plain_format(driver: &str) -> Option<Format> {
     PLAIN_FORMATS.into_iter().find(|format| format.name() == driver)
+}
+
+/// The file, validated. Targets of aliases are checked later, when all models are known.
+#[derive(Debug, Default)]
+pub(super) struct ModelsFile {
+    pub(super) models: Vec<Model>,
+    pub(super) aliases: Vec<WrittenAlias>,
+    pub(super) server: ServerSettings,
+}
+
+impl ModelsFile {
+    /// Whether the file has aliases or settings of the server, and no models: it leaves the choice of models to others.
+    pub(super) fn has_only_sections(&self) -> bool {
+        self.models.is_empty() && (!self.aliases.is_empty() || self.server != ServerSettings::default())
+    }
 }
 
 /// A model of the file.
@@ -72,12 +91,19 @@ pub(super) fn load(
     others: &Models,
     environment: &Environment,
     warnings: &mut Vec<String>,
-) -> Result<Vec<Model>, ConfigError> {
+) -> Result<ModelsFile, ConfigError> {
     let text = read_file(path)?;
     let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
     let written: WrittenModels<'_> = serde_json::from_str(&text).map_err(|error| ConfigError::json(path, &error))?;
-    let mut entries = Vec::with_capacity(written.0.len());
-    for (name, written) in written.0 {
+    let mut file = ModelsFile::default();
+    if let Some(raw) = written.aliases {
+        file.aliases = Section { file: path, text: &text, name: sections::ALIASES, raw }.aliases()?;
+    }
+    if let Some(raw) = written.server {
+        file.server = Section { file: path, text: &text, name: sections::SERVER, raw }.server()?;
+    }
+    let mut entries = Vec::with_capacity(written.models.len());
+    for (name, written) in written.models {
         let members =
             ModelMembers { file: path, text: &text, name: &name, written: &written, warnings: RefCell::default() };
         let entry = ModelsFileEntry::read(&members, &folder, environment)?;
@@ -92,10 +118,10 @@ pub(super) fn load(
             return Err(wrong.at(&text, &format!("\"{missing}\"")));
         }
     }
-    if entries.is_empty() {
+    if entries.is_empty() && !file.has_only_sections() {
         warnings.push(format!("{} names no model", path.display()));
     }
-    entries
+    let models = entries
         .into_iter()
         .map(|(name, entry)| {
             let base = base_of(&name, &entry, providers, others).map_err(|(message, hint)| {
@@ -110,7 +136,8 @@ pub(super) fn load(
             warnings.extend(entry.warnings.iter().cloned());
             Ok(entry.resolve(name, base, &folder, environment))
         })
-        .collect()
+        .collect::<Result<_, ConfigError>>()?;
+    Ok(ModelsFile { models, ..file })
 }
 
 /// The model that a driver names, before the entry's options: a recipe by name or alias, a provider of the router, the

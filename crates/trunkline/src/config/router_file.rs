@@ -4,9 +4,9 @@
 //! (`provider_config`, `routing`). Nothing here starts a process or uses the network.
 
 mod agent_config;
-mod aliases;
 mod error;
 mod expand;
+mod field_aliases;
 mod fields;
 mod provider_config;
 mod provider_types;
@@ -22,6 +22,7 @@ use serde::Deserialize;
 use trunkline_core::provider::{OfferedModel, Provider};
 use trunkline_engine::router::RetryPolicy;
 
+use super::aliases::WrittenAlias;
 use super::discover::read_file;
 use super::environment::Environment;
 use super::error::ConfigError;
@@ -45,6 +46,8 @@ pub(crate) struct RouterFile {
     /// Names of the providers that are disabled, for error messages.
     pub(crate) disabled: Vec<String>,
     pub(crate) policy: RetryPolicy,
+    /// Other names for models, in the order of the file.
+    pub(crate) aliases: Vec<WrittenAlias>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -85,7 +88,7 @@ pub(crate) fn load(
 
 impl RouterFileReader<'_> {
     fn file(&mut self, file: &YamlNode) -> Result<RouterFile, RouterFileError> {
-        let fields = Fields::of(file, "", &["providers", "routing"], |_| None)?;
+        let fields = Fields::of(file, "", &["providers", "routing", "aliases"], |_| None)?;
         let mut router = RouterFile::default();
         let mut names = BTreeSet::new();
         for item in list(&fields)? {
@@ -103,7 +106,17 @@ impl RouterFileReader<'_> {
         if let Some(node) = fields.get("routing") {
             router.policy = routing::read(&expand::expand(node, self.environment)?)?;
         }
+        router.aliases = self.aliases(&fields)?;
         Ok(router)
+    }
+
+    fn aliases(&self, file: &Fields<'_>) -> Result<Vec<WrittenAlias>, RouterFileError> {
+        let read = |entry: &yaml::YamlEntry| {
+            let node = expand::expand(&entry.node, self.environment)?;
+            let target = file.text_of(&format!("aliases.{}", entry.key), &node)?;
+            WrittenAlias::new(entry.key.clone(), target, entry.at).map_err(|why| file.error(entry.at, why))
+        };
+        file.map("aliases")?.iter().map(read).collect()
     }
 
     fn provider(&mut self, name: String, item: &YamlNode) -> Result<RouterProvider, RouterFileError> {

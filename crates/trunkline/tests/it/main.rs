@@ -15,6 +15,7 @@ mod test_gateway;
 mod tty;
 
 mod agent;
+mod aliases;
 mod architecture;
 mod archive;
 mod argv;
@@ -42,6 +43,7 @@ mod load;
 mod metrics;
 mod mock_llm;
 mod models_json;
+mod origins;
 mod output;
 mod packaging;
 mod paths;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use trunkline_engine::{Caps, KeyCaps, WarmBudget};
+use trunkline_server::auth::AllowedOrigin;
 use trunkline_store::LogLimits;
 
 use super::listen::ListenAddress;
@@ -35,6 +36,16 @@ pub(crate) struct ServeArgs {
     /// Another host name for this server, accepted in the Host header; can be repeated
     #[arg(long = "host", value_name = "NAME", env = "TRUNKLINE_HOSTS", value_delimiter = ',')]
     pub(super) hosts: Vec<String>,
+    /// Let web pages of this origin use the API with an API key, such as https://app.example.com; http://localhost:* is
+    /// every port of this machine. Can be repeated; `server.allowOrigins` in models.json is the same
+    #[arg(
+        long = "allow-origin",
+        value_name = "ORIGIN",
+        env = "TRUNKLINE_ALLOW_ORIGIN",
+        value_delimiter = ',',
+        value_parser = AllowedOrigin::parse
+    )]
+    pub(super) allow_origins: Vec<AllowedOrigin>,
     /// Maximum number of concurrent runs [default: twice the cores, at least 8]
     #[arg(long, value_name = "N", env = "TRUNKLINE_MAX_RUNS")]
     pub(super) max_runs: Option<usize>,

@@ -3,6 +3,7 @@
 mod args;
 mod keys;
 mod listen;
+mod origins;
 mod stop;
 
 use std::net::SocketAddr;
@@ -22,6 +23,7 @@ use trunkline_store::Store;
 
 pub(crate) use self::args::ServeArgs;
 use self::listen::{ListenerPurpose, bind_error, metrics_listener};
+use self::origins::OriginSettings;
 use super::gateway::AddressFile;
 use super::reload::ConfigWatch;
 use super::retention::{self, Retention};
@@ -71,14 +73,22 @@ impl ServeArgs {
         let keys = keys::read(&loaded.environment, self.keys_file.as_deref(), &mut caps)?;
         let address = SocketAddr::new(self.listen.ip, self.listen.port.unwrap_or(self.port));
         auth::check_bind(address, &keys).map_err(|error| ConfigError::elsewhere(error.to_string()))?;
+        let origins = OriginSettings::new(self.allow_origins.clone(), keys.clone(), &loaded.config)?;
         let runtime = runtime()?;
-        let served = runtime.block_on(self.serve(loaded, keys, caps, address));
+        let served = runtime.block_on(self.serve(loaded, keys, origins, caps, address));
         // Do not wait for blocking file operations that may never return.
         runtime.shutdown_background();
         served.map(|()| ExitCode::SUCCESS)
     }
 
-    async fn serve(self, loaded: LoadedConfig, keys: Keys, caps: Caps, address: SocketAddr) -> Result<()> {
+    async fn serve(
+        self,
+        loaded: LoadedConfig,
+        keys: Keys,
+        origins: OriginSettings,
+        caps: Caps,
+        address: SocketAddr,
+    ) -> Result<()> {
         // Before anything else: a signal that arrives while the database is opened must not end the process.
         let reloads = ReloadRequests::listen()?;
         let _file_size_signal = stop::handle_file_size_signal()?;
@@ -100,6 +110,7 @@ impl ServeArgs {
         let engine = loaded.engine(caps, Some(self.grace))?;
         let store = engine.require_store(&loaded.state).await?;
         let mut config = trunkline_server::ServerConfig { keys, hosts: self.hosts.clone(), ..Default::default() };
+        config.origins = origins.allowed.clone();
         config.secrets = Arc::new(engine.secrets().clone());
         config.limits.drain = self.drain;
         config.limits.repeat_wait = self.repeat_wait;
@@ -133,7 +144,7 @@ impl ServeArgs {
         let retention = self.retention();
         tokio::select! {
             () = served => {}
-            () = background(&loaded, &engine, changes, &retention, &store) => {}
+            () = background(&loaded, &engine, changes, &origins, &retention, &store) => {}
             () = stop::stop_on(&mut signals, [closed, terminal_closed], &shutdown, &manager) => {}
             () = manager.feed_watchdog() => {}
             () = metrics(metrics_listener, &engine) => {}
@@ -159,10 +170,11 @@ async fn background(
     loaded: &LoadedConfig,
     engine: &Engine,
     changes: ConfigWatch,
+    origins: &OriginSettings,
     retention: &Retention,
     store: &Store,
 ) {
-    let reloaded = changes.follow(&loaded.environment, engine);
+    let reloaded = changes.follow(&loaded.environment, engine, |config| origins.reload(config));
     let retained = retention.enforce(store, &loaded.state);
     tokio::join!(engine.keep_sweeping(), engine.give_back_memory(), reloaded, retained);
 }

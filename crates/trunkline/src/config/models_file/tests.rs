@@ -9,6 +9,10 @@ use super::*;
 
 /// Loads a file with this text. The home folder is `/home/u`.
 fn load_text(text: &str) -> Result<(Vec<Model>, Vec<String>), String> {
+    load_file(text).map(|(file, warnings)| (file.models, warnings))
+}
+
+fn load_file(text: &str) -> Result<(ModelsFile, Vec<String>), String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("models.json");
     std::fs::write(&path, text).unwrap();
@@ -16,7 +20,7 @@ fn load_text(text: &str) -> Result<(Vec<Model>, Vec<String>), String> {
     let providers = provider::built_in().into_iter().map(|(name, provider)| (name, Arc::new(provider))).collect();
     let mut warnings = Vec::new();
     match load(&path, &providers, &Models::default(), &environment, &mut warnings) {
-        Ok(models) => Ok((models, warnings)),
+        Ok(file) => Ok((file, warnings)),
         Err(error) => Err(error.to_string().replace(folder.path().to_str().unwrap(), "")),
     }
 }
@@ -163,6 +167,78 @@ fn warns_when_a_file_has_no_models() {
 }
 
 #[test]
+fn aliases_and_server_are_not_models() {
+    let text = r#"{
+        "aliases": {"z-*": "m", "a": "auto:fast"},
+        "m": {"driver": "codex", "repoPath": "/"},
+        "server": {"allowOrigins": ["HTTP://localhost:*", "https://app.example.com:443"]}
+    }"#;
+    let (file, warnings) = load_file(text).unwrap();
+    assert_eq!(file.models.iter().map(|model| model.name.as_str()).collect::<Vec<_>>(), ["m"]);
+    let aliases: Vec<_> =
+        file.aliases.iter().map(|alias| (alias.pattern.as_str(), alias.target.as_str(), alias.position)).collect();
+    assert_eq!(aliases, [("z-*", "m", (2, 28)), ("a", "auto:fast", (2, 38))], "in the order of the file");
+    let origins: Vec<String> = file.server.allow_origins.iter().map(ToString::to_string).collect();
+    assert_eq!(origins, ["http://localhost:*", "https://app.example.com"]);
+    assert!(!file.has_only_sections() && warnings.is_empty(), "{warnings:?}");
+    let (file, warnings) = load_file(r#"{"aliases": {"a": "b"}}"#).unwrap();
+    assert!(file.has_only_sections() && warnings.is_empty(), "{warnings:?}");
+}
+
+#[test]
+fn error_in_a_section_has_position_and_reason() {
+    for (text, at, why) in [
+        (r#"{"aliases": ["a"]}"#, ":1:13", "an object of aliases"),
+        (r#"{"aliases": {"a": 1}}"#, ":1:19", "expected a string"),
+        (r#"{"aliases": {"a": ""}}"#, ":1:19", "its target is empty"),
+        (r#"{"aliases": {"": "a"}}"#, ":1:18", "its pattern is empty"),
+        (r#"{"aliases": {"a": "b-*"}}"#, ":1:19", "without `*`"),
+        (r#"{"aliases": {"a": "b", "a": "c"}}"#, ":1:26", "alias \"a\" appears twice"),
+        (r#"{"aliases": {}, "aliases": {}}"#, ":1:", "`aliases` appears twice"),
+        (r#"{"server": {"driver": "codex"}}"#, ":1:20", "`server` is a section of this file"),
+        (r#"{"server": {"allowOrigins": "x"}}"#, ":1:", "expected a sequence"),
+        (r#"{"server": {"allowOrigins": ["*"]}}"#, ":1:30", "server.allowOrigins: `*` would let every web page"),
+        (r#"{"server": {"allowOrigins": ["https://a", "null"]}}"#, ":1:43", "sandboxed frames"),
+    ] {
+        let error = error_of(text);
+        assert!(error.starts_with(&format!("/models.json{at}")) && error.contains(why), "{text}\n{error}");
+    }
+}
+
+#[test]
+fn schema_and_loader_accept_the_same_sections() {
+    let schema = include_str!("../../../../../schemas/models.schema.json");
+    let schema = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
+    let (mut accepted, mut rejected) = (0, 0);
+    for (name, value) in [
+        ("aliases", json!({})),
+        ("aliases", json!({"claude-*": "m", "gpt-5?": "auto:capable", "x": "a/b"})),
+        ("aliases", json!({"a": ""})),
+        ("aliases", json!({"": "a"})),
+        ("aliases", json!({"a": "b*"})),
+        ("aliases", json!({"a": ["b"]})),
+        ("aliases", json!(["a"])),
+        ("server", json!({})),
+        ("server", json!({"allowOrigins": []})),
+        ("server", json!({"allowOrigins": ["http://localhost:*", "https://app.example.com", "http://[::1]:3000"]})),
+        ("server", json!({"allowOrigins": "http://localhost:*"})),
+        ("server", json!({"allowOrigins": ["*"]})),
+        ("server", json!({"allowOrigins": ["null"]})),
+        ("server", json!({"allowOrigins": ["https://*.example.com"]})),
+        ("server", json!({"allowOrigins": ["https://app.example.com:*"]})),
+        ("server", json!({"allowOrigins": ["https://app.example.com/"]})),
+        ("server", json!({"allowOrigins": [5]})),
+        ("server", json!({"driver": "codex", "repoPath": "/"})),
+    ] {
+        let file = json!({ name: value });
+        let loaded = load_file(&file.to_string());
+        *(if loaded.is_ok() { &mut accepted } else { &mut rejected }) += 1;
+        assert_eq!(schema.is_valid(&file), loaded.is_ok(), "{file}: {:?}", loaded.err());
+    }
+    assert!(accepted > 4 && rejected > 8, "{accepted} accepted, {rejected} rejected");
+}
+
+#[test]
 fn schema_and_loader_accept_the_same_values() {
     let schema = include_str!("../../../../../schemas/models.schema.json");
     let schema = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
@@ -216,7 +292,7 @@ proptest! {
 
     #[test]
     fn any_printable_name_is_accepted(name in "\\PC{1,40}") {
-        prop_assume!(name != "$schema");
+        prop_assume!(name != "$schema" && name != sections::ALIASES && name != sections::SERVER);
         let (models, _) = load_text(&json!({&name: {"driver": "codex", "repoPath": "/"}}).to_string()).unwrap();
         prop_assert_eq!(&models[0].name, &name);
     }

@@ -16,6 +16,7 @@ use trunkline_core::span::TimeSpan;
 use super::super::error::ConfigError;
 use super::super::model_options::{self, OptionSource, camel_case};
 use super::super::times::millis_warning;
+use super::sections::{ALIASES, SERVER};
 
 /// Members of a model that are not among the options shared with `router.yaml`.
 const MEMBERS: [&str; 10] = [
@@ -36,9 +37,13 @@ const REQUIRED: [&str; 2] = ["driver", "repo_path"];
 /// Longest name of a model, in bytes.
 const MAX_NAME_BYTES: usize = 200;
 
-/// The file: models in order, no name twice.
+/// The file: models in order, no name twice, and the sections that are not models.
 #[derive(Debug)]
-pub(super) struct WrittenModels<'t>(pub(super) Vec<(String, WrittenModel<'t>)>);
+pub(super) struct WrittenModels<'t> {
+    pub(super) models: Vec<(String, WrittenModel<'t>)>,
+    pub(super) aliases: Option<&'t RawValue>,
+    pub(super) server: Option<&'t RawValue>,
+}
 
 /// A model's members: all known, none twice, and none that is required missing.
 #[derive(Debug)]
@@ -138,6 +143,7 @@ impl<'de> Visitor<'de> for WrittenModelsVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut models: Vec<(String, WrittenModel<'de>)> = Vec::new();
+        let (mut aliases, mut server) = (None, None);
         while let Some(name) = map.next_key::<String>()? {
             if name == "$schema" {
                 map.next_value::<IgnoredAny>()?;
@@ -149,9 +155,19 @@ impl<'de> Visitor<'de> for WrittenModelsVisitor {
             if models.iter().any(|(known, _)| *known == name) {
                 return Err(A::Error::custom(format!("model {name:?} appears twice")));
             }
-            models.push((name, map.next_value()?));
+            let section = match name.as_str() {
+                ALIASES => &mut aliases,
+                SERVER => &mut server,
+                _ => {
+                    models.push((name, map.next_value()?));
+                    continue;
+                }
+            };
+            if section.replace(map.next_value::<&RawValue>()?).is_some() {
+                return Err(A::Error::custom(format!("`{name}` appears twice")));
+            }
         }
-        Ok(WrittenModels(models))
+        Ok(WrittenModels { models, aliases, server })
     }
 }
 

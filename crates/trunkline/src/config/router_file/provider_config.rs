@@ -12,7 +12,7 @@ use super::fields::Fields;
 use super::provider_types::{RouterProviderKind, RouterProviderType};
 use super::reader::RouterFileReader;
 use super::yaml::{YamlEntry, YamlNode, YamlValue};
-use super::{agent_config, aliases};
+use super::{agent_config, field_aliases};
 
 const EXECUTABLE_KEYS: [&str; 7] = ["path", "args", "timeout", "model", "max_tokens", "options", "env"];
 const API_KEYS: [&str; 5] = ["base_url", "api_key_env", "model", "max_tokens", "timeout"];
@@ -44,7 +44,7 @@ pub(super) fn read(
     let owner = format!("provider {name}");
     let config = provider.get("config").unwrap_or(&nothing);
     let old_names = config.to_json();
-    let config = aliases::renamed(config, &owner, kind)?;
+    let config = field_aliases::renamed(config, &owner, kind)?;
     match kind {
         RouterProviderType::Cli => {
             let (known, more) = split_executable_keys(&config, &owner)?;
@@ -79,7 +79,7 @@ fn with_options(
 }
 
 pub(super) fn is_config_key(key: &str) -> bool {
-    let key = current_key(aliases::canonical(key));
+    let key = current_key(field_aliases::canonical(key));
     key == "command" || RouterProviderType::ALL.into_iter().any(|kind| keys_of(kind).contains(&key))
 }
 

@@ -103,7 +103,7 @@ fn reads_the_example_of_the_protocol() {
         ],
         offered: Vec::new(),
     };
-    assert_eq!(router, RouterFile { providers: vec![ollama], disabled: Vec::new(), policy: RetryPolicy::default() });
+    assert_eq!(router, RouterFile { providers: vec![ollama], disabled: Vec::new(), ..RouterFile::default() });
     assert!(warnings.is_empty(), "{warnings:?}");
 }
 

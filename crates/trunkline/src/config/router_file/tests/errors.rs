@@ -46,6 +46,9 @@ const ERRORS: &[(&str, &str)] = &[
     ("a: b: c", "1:5: mapping values are not allowed in this context"),
     ("providers: []\nproviders: []", "2:1: the key `providers` appears twice"),
     ("providers: []\n---\nrouting: {}", "3:1: a second document begins (remove the line `---`)"),
+    ("aliases: [a]", "1:10: `aliases` must be a map, not a list"),
+    ("aliases:\n  a: b\n  c: [d]", "3:6: `aliases.c` must be text, not a list (put it in quotes if text is meant)"),
+    ("aliases: {a: 'b-*'}", "1:11: alias \"a\" leads to \"b-*\": write the name of one model, without `*`"),
     ("- name: a", "1:1: expected a map of keys and values, not a list"),
     ("just text", "1:1: expected a map of keys and values, not text"),
     ("provider: []", "1:1: unknown key `provider` (did you mean `providers`?)"),
@@ -53,7 +56,7 @@ const ERRORS: &[(&str, &str)] = &[
         "providers: [{name: a, type: cli, config: {path: ${HOME}/p}}]",
         "1:50: while parsing a flow mapping, did not find expected ',' or '}' (a text with `${…}` in braces needs quotes)",
     ),
-    ("zzzzzzzz: []", "1:1: unknown key `zzzzzzzz` (known: providers, routing)"),
+    ("zzzzzzzz: []", "1:1: unknown key `zzzzzzzz` (known: providers, routing, aliases)"),
     (
         "providers: {ollama: {}}",
         "1:12: `providers` must be a list, not a map (begin each provider with a dash: `- name: …`)",
