@@ -7,8 +7,10 @@ mod bench;
 mod conformance;
 mod desktop;
 mod fuzz;
+mod given_binary;
 mod memory;
 mod npm;
+mod pip;
 mod test;
 mod torture;
 

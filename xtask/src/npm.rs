@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
 use crate::test::command;
 
@@ -45,4 +46,12 @@ pub(crate) fn pinned(sources: &Path) -> Result<[String; 2]> {
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
     };
     Ok([read("package.json")?, read("package-lock.json")?])
+}
+
+/// The version of an installed package.
+pub(crate) fn version(modules: &Path, package: &str) -> Result<String> {
+    let path = modules.join(package).join("package.json");
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let package: Value = serde_json::from_str(&text)?;
+    Ok(package["version"].as_str().with_context(|| format!("{} has no version", path.display()))?.to_owned())
 }

@@ -14,7 +14,6 @@ mod by_hand;
 pub(crate) mod client;
 mod figure;
 pub(crate) mod gateway;
-mod given_binary;
 mod minimal;
 mod overhead;
 mod page;
@@ -39,8 +38,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::conformance::environment::TrunklineChild;
 use crate::conformance::{ConformanceTools, clis, select};
+use crate::given_binary::given_binary;
 pub(crate) use binaries::{BenchBinaries, build_shipped};
-use given_binary::given_binary;
 use overhead::{Overhead, SampleCount};
 use profile::ProfileArgs;
 use report::{BenchReport, ReportSection};

@@ -1,5 +1,5 @@
-//! Installation of the CLIs, at the versions of `conformance/package.json`, and of the vendors' SDKs, in
-//! `target/conformance`. Repeated only when the requested versions change.
+//! Installation of the CLIs, at the versions of `conformance/package.json`, in `target/conformance`. Repeated only when the
+//! requested versions change.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -39,8 +39,7 @@ impl InstalledClis {
     }
 
     pub(crate) fn version(&self, cli: &CliUnderTest) -> Result<String> {
-        let package: Value = serde_json::from_str(&read(&self.modules.join(cli.package).join("package.json"))?)?;
-        Ok(package["version"].as_str().context("a package without a version")?.to_owned())
+        npm::version(&self.modules, cli.package)
     }
 }
 
@@ -75,26 +74,6 @@ fn programs(modules: &Path) -> Result<Vec<(&'static str, PathBuf)>> {
         }
     }
     Ok(all)
-}
-
-/// Installs the vendors' SDKs into a virtual environment and returns its Python.
-pub(crate) fn python(sources: &Path, target: &Path) -> Result<PathBuf> {
-    let folder = target.join("venv");
-    let (python, stamp) = (folder.join("bin/python"), folder.join("installed"));
-    let requirements = sources.join("requirements.txt");
-    let wanted = read(&requirements)?;
-    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
-        return Ok(python);
-    }
-    eprintln!("installing the SDKs into {}", folder.display());
-    let created = command("python3").args(["-m", "venv", "--clear"]).arg(&folder).status()?.success();
-    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
-    let program = python.to_str().context("the target folder's name is not UTF-8")?;
-    if !created || !command(program).args(pip).arg(&requirements).status()?.success() {
-        bail!("pip cannot install the SDKs");
-    }
-    fs::write(stamp, wanted)?;
-    Ok(python)
 }
 
 fn read(path: &Path) -> Result<String> {

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+use crate::pip;
 use crate::test::{build, command};
 use cases::{CaseSchedule, ConformanceCase};
 use clis::CliUnderTest;
@@ -246,7 +247,7 @@ fn run_case(world: &ConformanceWorld, case: &'static ConformanceCase) -> CaseOut
 
 /// Runs the vendors' SDKs against the mock LLM with its built-in script; returns a line for the table.
 fn run_sdks(sources: &Path, target: &Path, binary: &Path, folder: &Path) -> Result<String> {
-    let python = install::python(sources, target)?;
+    let python = pip::install(&target.join("venv"), &sources.join("requirements.txt"))?;
     let mock = TrunklineChild::mock(binary, folder, None)?;
     let output = command(python.to_str().context("the target folder's name is not UTF-8")?)
         .arg(sources.join("sdks.py"))

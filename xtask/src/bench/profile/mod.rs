@@ -29,9 +29,9 @@ use clap::Args;
 
 use super::binaries::{BenchBinaries, build, build_around, target_folder};
 use super::gateway::{BenchGateway, GatewayCommand};
-use super::given_binary::given_binary;
 use super::interrupted;
 use crate::conformance::select;
+use crate::given_binary::given_binary;
 use calls::TurnCalls;
 use lines::{CallColumn, ProfileLine, ProfileUnit};
 use recipe::{ProfileRecipe, configured_folder};

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use crate::test::command;
 
 /// Returns the absolute path of the binary, or an error that names what is wrong with it.
-pub(super) fn given_binary(option: &str, path: &Path) -> Result<PathBuf> {
+pub(crate) fn given_binary(option: &str, path: &Path) -> Result<PathBuf> {
     let given = format!("{option} {}", path.display());
     let found = fs::metadata(path).with_context(|| given.clone())?;
     if !found.is_file() {
