@@ -2,10 +2,11 @@
 //!
 //! `FAKE_AGENT` selects the mode: `noop` answers at once; `stream` prints 50 messages, 20 ms apart, each with its time of
 //! printing; `hang` stops responding after its first message; `flood` prints 10 MB; `work` executes the task in its prompt;
-//! `sessions` speaks Claude Code's format instead, and keeps conversations.
+//! `sessions` speaks Claude Code's format instead, and keeps conversations; so do the modes `lab…`, which answer clients.
 //! Started as `app-server`, it stays alive and answers every turn at once. Started with a command of the provider protocol,
 //! it answers in that format, at once.
 
+mod fake_lab;
 mod fake_live;
 mod fake_provider;
 mod fake_sessions;
@@ -29,6 +30,9 @@ fn main() {
     }
     if mode.as_deref() == Some("sessions") {
         return fake_sessions::answer(&mut line);
+    }
+    if let Some(mode) = mode.as_deref().filter(|mode| mode.starts_with("lab")) {
+        return fake_lab::answer(mode, &mut line);
     }
     if fake_provider::answer_command(&mut line) {
         return;

@@ -65,7 +65,7 @@ pub(crate) fn answer(line: &mut impl FnMut(&str)) {
 }
 
 /// Prints the text as deltas: evenly until `end`, the last one at `end`.
-fn print_words(text: &str, native: &str, end: SystemTime, line: &mut impl FnMut(&str)) {
+pub(crate) fn print_words(text: &str, native: &str, end: SystemTime, line: &mut impl FnMut(&str)) {
     let event = |event: Value| json!({"type": "stream_event", "event": event, "session_id": native}).to_string();
     line(&event(json!({"type": "message_start", "message": {"id": "msg_1", "role": "assistant"}})));
     line(&event(json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})));
@@ -100,23 +100,23 @@ fn wait_until(instant: SystemTime) {
 }
 
 /// Appends a line with one write, so that lines of several processes are not mixed.
-fn append(path: &Path, text: &str) -> io::Result<()> {
+pub(crate) fn append(path: &Path, text: &str) -> io::Result<()> {
     OpenOptions::new().create(true).append(true).open(path)?.write_all(format!("{text}\n").as_bytes())
 }
 
-fn argument_after(flag: &str) -> Option<String> {
+pub(crate) fn argument_after(flag: &str) -> Option<String> {
     std::env::args().skip_while(|argument| argument != flag).nth(1)
 }
 
 /// A random UUID (version 4), like Claude Code's own ids.
-fn random_uuid() -> String {
+pub(crate) fn random_uuid() -> String {
     let bits = fastrand::u128(..) & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
     let digits = format!("{bits:032x}");
     format!("{}-{}-{}-{}-{}", &digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..])
 }
 
 #[expect(clippy::disallowed_methods, reason = "a separate program that is configured by its environment")]
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     std::env::var_os("FAKE_AGENT_FOLDER").expect("FAKE_AGENT_FOLDER names a folder").into()
 }
 
