@@ -4,6 +4,7 @@
 
 mod attack;
 mod bench;
+mod clients;
 mod conformance;
 mod desktop;
 mod fuzz;
@@ -33,6 +34,7 @@ struct XtaskArgs {
 enum XtaskCommand {
     Test(test::TestArgs),
     Conformance(conformance::ConformanceArgs),
+    Clients(clients::ClientsArgs),
     Attack(attack::AttackArgs),
     Torture(torture::TortureArgs),
     Fuzz(fuzz::FuzzArgs),
@@ -59,6 +61,7 @@ fn run() -> anyhow::Result<()> {
     match command {
         XtaskCommand::Test(test) => test.run(),
         XtaskCommand::Conformance(conformance) => conformance.run(),
+        XtaskCommand::Clients(clients) => clients.run(),
         XtaskCommand::Attack(attack) => attack.run(),
         XtaskCommand::Torture(torture) => torture.run(),
         XtaskCommand::Fuzz(fuzz) => fuzz.run(),

@@ -1,0 +1,41 @@
+"""google-genai over Gemini's API."""
+
+from google import genai
+from google.genai import types
+
+from lab import serve
+
+
+def client(lab):
+    # In milliseconds.
+    options = types.HttpOptions(base_url=lab.base, timeout=lab.timeout and lab.timeout * 1000)
+    return genai.Client(api_key=lab.key, http_options=options)
+
+
+def contents(messages):
+    roles = {"user": "user", "assistant": "model"}
+    return [
+        types.Content(role=roles[message["role"]], parts=[types.Part(text=message["content"])]) for message in messages
+    ]
+
+
+def models(lab):
+    return [model.name.removeprefix("models/") for model in client(lab).models.list()]
+
+
+def whole(lab, messages):
+    return client(lab).models.generate_content(model=lab.model, contents=contents(messages)).text
+
+
+def stream(lab, messages):
+    # The client must outlive the stream.
+    google = client(lab)
+    chunks = google.models.generate_content_stream(model=lab.model, contents=contents(messages))
+    try:
+        for chunk in chunks:
+            yield chunk.text
+    finally:
+        chunks.close()
+
+
+serve(models, whole, stream)

@@ -1,0 +1,35 @@
+// openai-agents for JavaScript over responses, its default.
+
+import { Agent, OpenAIResponsesModel, Runner, setTracingDisabled, user } from "@openai/agents";
+import OpenAI from "openai";
+
+import { serve } from "./lab.mjs";
+
+setTracingDisabled(true);
+
+function agent(lab) {
+  const client = new OpenAI({
+    baseURL: `${lab.base}/v1`,
+    apiKey: lab.key,
+    ...(lab.timeout && { timeout: lab.timeout * 1000 }),
+  });
+  return new Agent({ name: "Lab", model: new OpenAIResponsesModel(client, lab.model) });
+}
+
+const runner = new Runner();
+
+await serve({
+  async whole(lab, messages) {
+    return (await runner.run(agent(lab), messages.at(-1).content)).finalOutput;
+  },
+  async *stream(lab, messages, signal) {
+    const result = await runner.run(agent(lab), messages.at(-1).content, { stream: true, signal });
+    for await (const piece of result.toTextStream()) yield piece;
+    await result.completed;
+    if (result.error) throw result.error;
+  },
+  async memory(lab, prompts) {
+    const first = await runner.run(agent(lab), prompts[0]);
+    return (await runner.run(agent(lab), [...first.history, user(prompts[1])])).finalOutput;
+  },
+});

@@ -1,0 +1,26 @@
+// openai-node over chat completions.
+
+import OpenAI from "openai";
+
+import { serve } from "./lab.mjs";
+
+const client = (lab) =>
+  new OpenAI({ baseURL: `${lab.base}/v1`, apiKey: lab.key, ...(lab.timeout && { timeout: lab.timeout * 1000 }) });
+
+await serve({
+  async models(lab) {
+    const ids = [];
+    for await (const model of client(lab).models.list()) ids.push(model.id);
+    return ids;
+  },
+  async whole(lab, messages) {
+    const answer = await client(lab).chat.completions.create({ model: lab.model, messages });
+    return answer.choices[0].message.content;
+  },
+  // The helper that checks the order of the chunks.
+  async *stream(lab, messages, signal) {
+    const chunks = client(lab).chat.completions.stream({ model: lab.model, messages }, { signal });
+    for await (const chunk of chunks) yield chunk.choices[0]?.delta.content;
+    await chunks.finalChatCompletion();
+  },
+});

@@ -1,0 +1,35 @@
+"""openai-python over responses; the second turn names the first response."""
+
+import openai
+
+from lab import serve
+
+
+def client(lab):
+    return openai.OpenAI(base_url=f"{lab.base}/v1", api_key=lab.key, timeout=lab.timeout or openai.NOT_GIVEN)
+
+
+def models(lab):
+    return [model.id for model in client(lab).models.list()]
+
+
+def whole(lab, messages):
+    return client(lab).responses.create(model=lab.model, input=messages).output_text
+
+
+def stream(lab, messages):
+    with client(lab).responses.stream(model=lab.model, input=messages) as events:
+        for event in events:
+            if event.type == "response.output_text.delta":
+                yield event.delta
+        # The helper has put the whole response together from the events.
+        if not events.get_final_response().output_text:
+            raise RuntimeError("the final response has no text")
+
+
+def memory(lab, prompts):
+    first = client(lab).responses.create(model=lab.model, input=prompts[0])
+    return client(lab).responses.create(model=lab.model, input=prompts[1], previous_response_id=first.id).output_text
+
+
+serve(models, whole, stream, memory)
