@@ -79,6 +79,7 @@ impl ClientsArgs {
         let began = Instant::now();
         let cases = selected_cases(&self.cases)?;
         let rows = ClientRow::select(&self.only, self.light)?;
+        // Before the build, which may replace the file.
         let exe = std::env::current_exe()?;
         let target = exe.parent().and_then(Path::parent).context("no target folder")?.join("clients");
         fs::create_dir_all(&target)?;
@@ -88,7 +89,7 @@ impl ClientsArgs {
                 build("trunkline")?;
             }
             build("xtask")?;
-            namespace::enter()?;
+            namespace::enter(&exe)?;
         }
         let gateway = match &self.binary {
             Some(path) => given_binary("--binary", path)?,

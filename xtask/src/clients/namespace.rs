@@ -2,6 +2,7 @@
 //! internet, and process ids that end with the command, so that no client leaves a daemon behind.
 
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 
@@ -13,14 +14,15 @@ pub(super) const INSIDE: &str = "--inside-namespace";
 /// Starts the loopback device and then the program.
 const WITH_LOOPBACK: &str = r#"ip link set lo up && exec "$@""#;
 
-/// Replaces this process by one in the namespaces, with the same arguments and `INSIDE`. Returns only with an error.
-pub(super) fn enter() -> Result<std::convert::Infallible> {
+/// Replaces this process by one in the namespaces: `exe` with the arguments of this process and `INSIDE`. Returns only with
+/// an error.
+pub(super) fn enter(exe: &Path) -> Result<std::convert::Infallible> {
     let mut unshare = command("unshare");
     if !rustix::process::geteuid().is_root() {
         // An ordinary user may create the other namespaces only inside a user namespace.
         unshare.args(["--user", "--map-root-user"]);
     }
     unshare.args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", WITH_LOOPBACK, "sh"]);
-    unshare.arg(std::env::current_exe()?).args(std::env::args_os().skip(1)).arg(INSIDE);
+    unshare.arg(exe).args(std::env::args_os().skip(1)).arg(INSIDE);
     Err(unshare.exec()).context("cannot start unshare (on Debian: apt-get install util-linux iproute2)")
 }
