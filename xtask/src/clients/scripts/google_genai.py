@@ -20,15 +20,17 @@ def contents(messages):
 
 
 def models(lab):
-    return [model.name.removeprefix("models/") for model in client(lab).models.list()]
+    # A client that is not held in a variable closes its connections too early, here and below.
+    google = client(lab)
+    return [model.name.removeprefix("models/") for model in google.models.list()]
 
 
 def whole(lab, messages):
-    return client(lab).models.generate_content(model=lab.model, contents=contents(messages)).text
+    google = client(lab)
+    return google.models.generate_content(model=lab.model, contents=contents(messages)).text
 
 
 def stream(lab, messages):
-    # The client must outlive the stream.
     google = client(lab)
     chunks = google.models.generate_content_stream(model=lab.model, contents=contents(messages))
     try:
