@@ -91,12 +91,10 @@ impl LabCase {
 
     /// Messages that the user sends, one after the other.
     pub(super) fn prompts(self, word: &str) -> Vec<String> {
-        match self {
-            Self::Memory => {
-                vec![format!("Remember the secret word: {word}."), "What was the secret word?".to_owned()]
-            }
-            _ => vec![format!("Say the code word: {word}.")],
+        if self == Self::Memory {
+            return vec![format!("Remember the secret word: {word}."), "What was the secret word?".to_owned()];
         }
+        vec![format!("Say the code word: {word}.")]
     }
 }
 

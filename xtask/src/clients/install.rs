@@ -1,6 +1,6 @@
 //! Installation of the clients at their pinned versions, in `target/clients`. Repeated only when the versions change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,15 +28,13 @@ impl InstalledClients {
     /// Installs what these clients need and is missing.
     pub(super) fn new(rows: &[ClientRow], target: &Path) -> Result<Self> {
         let sources = sources();
-        let mut sets = BTreeMap::new();
-        for row in rows {
-            if !sets.contains_key(&row.packages) {
-                let set = InstalledSet::install(row.packages, &sources.join("packages"), target)?;
-                copy_scripts(&sources.join("scripts"), &set.folder.join("scripts"))?;
-                sets.insert(row.packages, set);
-            }
-        }
-        Ok(Self(sets))
+        let needed: BTreeSet<Packages> = rows.iter().map(|row| row.packages).collect();
+        let install = |packages: Packages| {
+            let set = InstalledSet::install(packages, &sources.join("packages"), target)?;
+            copy_scripts(&sources.join("scripts"), &set.folder.join("scripts"))?;
+            Ok((packages, set))
+        };
+        Ok(Self(needed.into_iter().map(install).collect::<Result<_>>()?))
     }
 
     /// Command that starts the script of a client.

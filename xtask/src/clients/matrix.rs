@@ -58,9 +58,9 @@ impl Matrix {
     /// The cells that failed and were expected to pass.
     pub(super) fn failures(&self) -> Vec<String> {
         self.each_cell()
-            .filter_map(|(row, case, cell)| match cell {
-                Cell::Failed(why) => Some(format!("✗ {}, {}: {why}", row.client.name, case.title())),
-                _ => None,
+            .filter_map(|(row, case, cell)| {
+                let Cell::Failed(why) = cell else { return None };
+                Some(format!("✗ {}, {}: {why}", row.client.name, case.title()))
             })
             .collect()
     }
@@ -90,7 +90,7 @@ impl Matrix {
         for row in &self.rows {
             let setup = row.client.setup.trim();
             page += &format!("\n### {}\n\n{} · `{}`\n\n", row.client.name, row.versions, row.client.route.title());
-            page += &format!("```{}\n{setup}\n```\n", language(&row.client.script, setup));
+            page += &format!("```{}\n{setup}\n```\n", row.client.language);
         }
         let mut notes = Vec::new();
         let mut heading = true;
@@ -154,23 +154,6 @@ fn numbered(notes: &[String]) -> String {
     format!("\n{}", lines.concat())
 }
 
-/// Language of a setup, for highlighting.
-fn language(script: &str, setup: &str) -> &'static str {
-    if setup.starts_with('{') {
-        "json"
-    } else if setup.starts_with("export ") || setup.starts_with('#') {
-        "sh"
-    } else if setup.starts_with("name:") {
-        "yaml"
-    } else if setup.starts_with("model") {
-        "toml"
-    } else if script.ends_with(".mjs") {
-        "js"
-    } else {
-        "python"
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,6 +161,7 @@ mod tests {
     fn matrix(cells: Vec<Cell>) -> Matrix {
         let client = ClientRow {
             name: "parrot".to_owned(),
+            language: "sh".to_owned(),
             setup: "export BASE=http://localhost:8765".to_owned(),
             ..ClientRow::default()
         };

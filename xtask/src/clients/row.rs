@@ -18,6 +18,7 @@ pub(super) struct ClientRow {
     pub(super) route: ClientRoute,
     #[serde(default)]
     pub(super) light: bool,
+    pub(super) language: String,
     pub(super) setup: String,
     pub(super) timeout: TimeoutBehaviour,
     #[serde(default)]
@@ -81,7 +82,7 @@ impl ClientRoute {
         match self {
             Self::Gemini => "/v1beta/models/…",
             Self::Ollama => "/api/…",
-            route => route.path(),
+            Self::Chat | Self::Responses | Self::Messages => self.path(),
         }
     }
 }
