@@ -77,19 +77,20 @@ impl InstalledSet {
             return Ok(Self { bin: vec![folder.join("bin")], folder, interpreter });
         }
         let cpu = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
-        let npm_set = |name: &str| -> Result<(PathBuf, PathBuf)> {
+        let npm_set = |name: &str, verb: &str| -> Result<(PathBuf, PathBuf)> {
             let folder = target.join(name);
-            npm::install(&folder, &npm::pinned(&sources.join(name))?, &["ci"], || Ok(()))?;
+            npm::install(&folder, &npm::pinned(&sources.join(name))?, &[verb], || Ok(()))?;
             let node = folder.join(format!("node_modules/node-linux-{cpu}/bin"));
             Ok((folder, node))
         };
         match packages {
             Packages::NodeSdks => {
-                let (folder, node) = npm_set("node-sdks")?;
+                let (folder, node) = npm_set("node-sdks", "ci")?;
                 Ok(Self { folder, interpreter: node.join("node"), bin: vec![node] })
             }
             Packages::NodeClis => {
-                let (folder, node) = npm_set("node-clis")?;
+                // Not `ci`, which needs the packages of all platforms in the lock file: npm does not have all of Cline's.
+                let (folder, node) = npm_set("node-clis", "install")?;
                 Ok(Self { bin: vec![folder.join("node_modules/.bin"), node], folder, interpreter: "python3".into() })
             }
             Packages::Conformance => {
