@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use trunkline_core::secret::Secrets;
 
-use crate::auth::{AllowedOrigins, Keys};
+use crate::auth::keys::Keys;
+use crate::auth::origin::AllowedOrigins;
 
 /// Configuration of the server, except its socket and engine.
 #[derive(Debug, Clone, Default)]

@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use trunkline_wire::error::ApiError;
 
 use super::origin::AllowedOrigin;
-use super::{is_own_origin, is_pages, text};
+use super::request::{is_own_origin, is_pages, text};
 use crate::config::ServerConfig;
 
 /// Methods of the API.

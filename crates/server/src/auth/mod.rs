@@ -4,73 +4,29 @@
 //! by headers that a page cannot forge, with keys and without. Pages of allowed origins may send requests with a key.
 
 pub(crate) mod cors;
-mod origin;
+pub(crate) mod keys;
+pub(crate) mod origin;
+mod request;
 pub(crate) mod wrong_keys;
 
 use std::net::{IpAddr, SocketAddr};
 
-use http::header::{AUTHORIZATION, HOST, ORIGIN, USER_AGENT};
+use http::header::{HOST, ORIGIN, USER_AGENT};
 use http::{HeaderMap, Request};
-use subtle::{Choice, ConstantTimeEq};
 use trunkline_core::turn::ClientId;
 use trunkline_wire::error::ApiError;
 
 use crate::config::ServerConfig;
 use cors::{AllowedPage, PageRequest};
+use keys::check_key;
+use request::{is_own_origin, is_pages, text};
 
+pub(crate) use keys::given_key;
+pub use keys::{BadDigest, Keys};
 pub use origin::{AllowedOrigin, AllowedOrigins, InvalidOrigin, OriginWithoutKeys, check_origins};
-
-/// Query parameters in which clients pass keys, where logs and histories would keep them.
-const KEY_PARAMETERS: [&str; 5] = ["api_key", "api-key", "apikey", "key", "access_token"];
 
 /// Maximum length of a host name that an error message repeats.
 const MAX_HOST_BYTES: usize = 253;
-
-/// Valid keys, stored as digests: of equal length, and useless to an attacker who reads them.
-#[derive(Clone, Default)]
-pub struct Keys {
-    digests: Vec<[u8; blake3::OUT_LEN]>,
-}
-
-impl Keys {
-    /// Creates the set of valid keys. Empty strings are ignored.
-    pub fn new<K: AsRef<str>>(keys: impl IntoIterator<Item = K>) -> Self {
-        let digest = |key: K| {
-            let key = key.as_ref().trim();
-            (!key.is_empty()).then(|| *blake3::hash(key.as_bytes()).as_bytes())
-        };
-        Self { digests: keys.into_iter().filter_map(digest).collect() }
-    }
-
-    /// Adds a key by its hexadecimal BLAKE3 digest, and returns the client that it identifies.
-    pub fn add_digest(&mut self, hexadecimal: &str) -> Result<ClientId, BadDigest> {
-        let digest = blake3::Hash::from_hex(hexadecimal.trim()).map_err(|_| BadDigest)?;
-        self.digests.push(*digest.as_bytes());
-        Ok(owner_of(&digest))
-    }
-
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.digests.is_empty()
-    }
-
-    /// Checks a key in constant time.
-    fn accepts(&self, key: &str) -> bool {
-        let digest = blake3::hash(key.as_bytes());
-        let one_of = |found: Choice, known: &[u8; blake3::OUT_LEN]| found | known.ct_eq(digest.as_bytes());
-        self.digests.iter().fold(Choice::from(0), one_of).into()
-    }
-}
-
-impl std::fmt::Debug for Keys {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Keys({})", self.digests.len())
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("not a BLAKE3 digest: 64 hexadecimal digits are expected")]
-pub struct BadDigest;
 
 /// Error for a server without keys on a public address: it would run agents for anyone.
 #[derive(Debug, thiserror::Error)]
@@ -123,11 +79,6 @@ pub(crate) fn is_health(path: &str) -> bool {
     matches!(path, "/health" | "/health/")
 }
 
-/// Whether a path is an endpoint of the chat page. These identify visitors by a cookie, which browsers send by themselves.
-fn is_pages(path: &str) -> bool {
-    matches!(path.strip_suffix('/').unwrap_or(path), "/chat" | "/clear" | "/stop")
-}
-
 fn refuse_other_sites(headers: &HeaderMap, host: &str, path: &str) -> Result<(), ApiError> {
     if let Some(foreign) = headers.get_all(ORIGIN).iter().find(|origin| !is_own_origin(origin.as_bytes(), host)) {
         return Err(cors::forbidden(foreign.to_str().ok(), path));
@@ -142,12 +93,6 @@ fn refuse_other_sites(headers: &HeaderMap, host: &str, path: &str) -> Result<(),
                 .hint("a page can use fetch() if the gateway was started with --allow-origin and the page's origin"))
         }
     }
-}
-
-/// Whether an origin is that of our own page, under the name by which the request calls us.
-fn is_own_origin(origin: &[u8], host: &str) -> bool {
-    let authority = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
-    authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host.as_bytes()))
 }
 
 /// The relation that a browser reports between a request and the page it comes from.
@@ -218,50 +163,6 @@ fn without_port(authority: &str) -> &str {
     match authority.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) && !name.ends_with(':') => name,
         Some(_) | None => authority,
-    }
-}
-
-fn check_key<B>(keys: &Keys, request: &Request<B>) -> Result<ClientId, ApiError> {
-    let in_address = |pair: &str| {
-        let name = pair.split('=').next().unwrap_or_default();
-        KEY_PARAMETERS.iter().any(|key| key.eq_ignore_ascii_case(name))
-    };
-    if request.uri().query().is_some_and(|query| query.split('&').any(in_address)) {
-        return Err(incorrect_key("one in the address is not accepted, send it as Authorization: Bearer"));
-    }
-    match given_key(request.headers()) {
-        Some(key) if keys.accepts(key) => Ok(owner_of(&blake3::hash(key.as_bytes()))),
-        Some(_) => Err(incorrect_key("it is not one of this gateway's keys")),
-        None => Err(incorrect_key("there is none, send Authorization: Bearer YOUR_KEY")),
-    }
-}
-
-/// Starts with OpenAI's wording, by which clients recognise a wrong key.
-fn incorrect_key(why: &str) -> ApiError {
-    ApiError::unauthorized(format!("Incorrect API key provided: {why}"))
-}
-
-/// The client of a key: half of the digest of its digest, a value that is stored nowhere else.
-fn owner_of(digest: &blake3::Hash) -> ClientId {
-    let digest = blake3::hash(digest.as_bytes());
-    ClientId::of_key(&digest.to_hex()[..32])
-}
-
-/// The key of a request, valid or not.
-pub(crate) fn given_key(headers: &HeaderMap) -> Option<&str> {
-    let bearer = text(headers, AUTHORIZATION.as_str()).and_then(|value| {
-        let (scheme, key) = value.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then_some(key.trim())
-    });
-    bearer.or_else(|| text(headers, "x-api-key"))
-}
-
-/// Value of a header, unless the header is repeated or not text.
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let mut values = headers.get_all(name).iter();
-    match (values.next(), values.next()) {
-        (Some(value), None) => value.to_str().ok(),
-        (Some(_), Some(_)) | (None, _) => None,
     }
 }
 
