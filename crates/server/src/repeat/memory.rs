@@ -67,7 +67,8 @@ impl RequestMemory {
         let earlier = self.by_digest.get(digest).filter(|earlier| now.duration_since(earlier.begun) <= MAX_AGE)?;
         match &earlier.outcome {
             RequestOutcome::FailedForGood(error, at) if now.duration_since(*at) <= FAILURE_AGE => {
-                Some(EarlierRequest::Failure(error.clone()))
+                let left = FAILURE_AGE.saturating_sub(now.duration_since(*at));
+                Some(EarlierRequest::Failure(remembered(error, left)))
             }
             RequestOutcome::Abandoned => Some(EarlierRequest::Run(earlier.run.clone())),
             RequestOutcome::Waiting | RequestOutcome::Answered if is_retry => {
@@ -109,6 +110,18 @@ impl RequestMemory {
     }
 }
 
+/// A failure as it is answered again, with a hint that says for how long.
+fn remembered(error: &ApiError, left: Duration) -> Box<ApiError> {
+    let mut error = error.clone();
+    let seconds = left.as_secs_f64().ceil();
+    let note = format!("the same request failed just now, and will run again in {seconds} s; any other runs at once");
+    error.hint = Some(match error.hint.take() {
+        Some(hint) => format!("{hint} ({note})").into(),
+        None => note.into(),
+    });
+    Box::new(error)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,7 +135,7 @@ mod tests {
     #[test]
     fn request_joins_the_run_of_the_one_that_it_repeats() {
         let incurable = || RequestOutcome::FailedForGood(Box::new(ApiError::stopping()), Instant::now());
-        let again = Some(EarlierRequest::Failure(Box::new(ApiError::stopping())));
+        let again = Some(EarlierRequest::Failure(remembered(&ApiError::stopping(), FAILURE_AGE)));
         for (outcome, deliberate, retry) in [
             (RequestOutcome::Waiting, None, joined("a")),
             (RequestOutcome::Abandoned, joined("a"), joined("a")),

@@ -32,6 +32,20 @@ fn runs(gateway: &TestGateway) -> usize {
     std::fs::read_to_string(gateway.path("seen/codex.runs")).map_or(0, |text| text.lines().count())
 }
 
+/// Waits until the gateway has noticed that all clients disconnected.
+fn until_disconnected(gateway: &TestGateway) {
+    let (_, port) = gateway.address().rsplit_once(':').unwrap();
+    let port = format!(":{:04X}", port.parse::<u16>().unwrap());
+    until("no connection is open", || {
+        let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        sockets.lines().skip(1).all(|socket| {
+            let columns: Vec<&str> = socket.split_whitespace().collect();
+            // The state 01 is an open connection, and 08 one that only the client has closed.
+            !columns[1].ends_with(&port) || !["01", "08"].contains(&columns[3])
+        })
+    });
+}
+
 #[test]
 fn client_that_gave_up_waiting_gets_the_answer_of_its_run_when_it_asks_again() {
     for (streamed, retry) in [(false, "1"), (false, "0"), (true, "2")] {
@@ -45,6 +59,7 @@ fn client_that_gave_up_waiting_gets_the_answer_of_its_run_when_it_asks_again() {
         drop(first);
         let second = ask().header(RETRY_COUNT, "1").open();
         drop(second);
+        until_disconnected(&gateway);
         let third = ask().header(RETRY_COUNT, retry).open();
         gateway.leave_note("go");
         let reply = third.finish();
@@ -130,7 +145,9 @@ fn failure_that_a_repetition_cannot_cure_is_answered_without_another_run() {
     let first = gateway.chat("hi").send();
     assert_eq!(first.error(500)["code"], "authentication");
     let second = gateway.chat("hi").send();
-    assert_eq!((second.status, &second.body), (first.status, &first.body));
+    assert_eq!(second.error(500)["message"], first.error(500)["message"]);
+    assert_eq!(second.json()["trunkline"]["run"], first.json()["trunkline"]["run"]);
+    assert!(second.error(500)["hint"].as_str().unwrap().contains("will run again in"), "{second:?}");
     assert_eq!(runs(&gateway), 1);
     assert_eq!(gateway.chat("another question").send().status, 500);
     assert_eq!(runs(&gateway), 2);

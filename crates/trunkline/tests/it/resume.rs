@@ -119,7 +119,7 @@ fn runs_cli_once_when_turn_of_a_session_fails_in_any_category() {
         {
             fs::write(gateway.path("seen/fail"), message).unwrap();
             let before = runs(&gateway, cli);
-            let reply = gateway.chat("hi").model("m").header("x-trunkline-session", &id).send();
+            let reply = gateway.chat(category.name()).model("m").header("x-trunkline-session", &id).send();
             assert_eq!(reply.json()["error"]["code"], category.name(), "{cli}: {reply:?}");
             assert_eq!(runs(&gateway, cli) - before, 1, "{cli}: {category:?}");
             assert!(gateway.argv(cli).windows(2).any(|two| two == resume), "{cli}: {:?}", gateway.argv(cli));

@@ -209,7 +209,7 @@ fn session_can_be_resumed_when_turn_failed_for_another_reason() {
     let gateway = codex(script);
     let id = gateway.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
     gateway.chat("hi").header("x-trunkline-session", &id).send().error(500);
-    assert_eq!(gateway.chat("hi").header("x-trunkline-session", &id).send().status, 200);
+    assert_eq!(gateway.chat("and now?").header("x-trunkline-session", &id).send().status, 200);
     assert!(has(&gateway.argv("codex"), &["resume", CODEX, "-"]));
     assert_eq!(gateway.read_note("codex.runs").lines().count(), 3, "no retries");
 }

@@ -24,7 +24,7 @@ fn case_50_error_has_the_reason_when_program_cannot_be_run() {
             gateway.write_program(&odd, text);
             fs::set_permissions(&odd, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
         }
-        let error = gateway.chat("hi").send().error(500);
+        let error = gateway.chat(why).send().error(500);
         assert!(error["detail"].as_str().unwrap().contains(why), "{text:?}: {error}");
         assert!(error["hint"].as_str().unwrap().contains("trunkline doctor"), "{error}");
     }

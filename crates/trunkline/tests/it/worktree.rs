@@ -380,7 +380,7 @@ fn case_60_error_has_the_reason_and_nothing_is_left_when_disk_is_full() {
     assert_eq!(worktrees(&gateway), 1);
     wait_for_cleanup(&gateway);
     disk.grow();
-    let reply = gateway.chat("hi").send();
+    let reply = gateway.chat("again").send();
     assert_eq!(reply.json()["trunkline"]["workspace"]["files_changed"], 2, "{reply:?}");
 }
 
