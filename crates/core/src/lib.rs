@@ -25,6 +25,7 @@ pub mod prompt;
 pub mod protocol;
 pub mod provider;
 pub mod secret;
+pub mod side_request;
 pub mod span;
 pub mod turn;
 pub mod vocabulary;

@@ -121,6 +121,20 @@ impl Model {
         self.offered.iter().find(|offered| offered.id == upstream)?.name.as_deref()
     }
 
+    /// Returns the same model for requests that clients send on their own, which must do no harm.
+    #[must_use]
+    pub fn for_side_requests(&self) -> Self {
+        Self {
+            worktree: false,
+            keep_worktree: false,
+            log_helpers: false,
+            permissions: Permissions::Read,
+            resume: false,
+            agent_file: None,
+            ..self.clone()
+        }
+    }
+
     /// Returns the same model on another upstream model of its provider.
     #[must_use]
     pub fn on(&self, upstream: &str) -> Self {

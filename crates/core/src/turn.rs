@@ -1,5 +1,6 @@
 //! One request to an agent, from any surface: HTTP, a terminal, a chat channel.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize, Serializer};
@@ -33,6 +34,8 @@ pub struct Turn {
     pub on_disconnect: Option<OnDisconnect>,
     /// The request in the words of its API dialect, if the client may ask for it later. Recorded with the run.
     pub request: Option<Json>,
+    /// Client and purpose of a [side request](crate::side_request), which runs without worktree, session and write permission.
+    pub side: Option<Arc<str>>,
     /// Time that the client waits for the answer, if it announced one.
     pub patience: Option<Patience>,
 }

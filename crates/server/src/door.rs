@@ -4,6 +4,7 @@
 //! implement them too: no method hands out the concrete engine.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_core::event::{Event, Resumption};
@@ -55,6 +56,11 @@ pub trait Door: Send + Sync + 'static {
     ) -> impl Future<Output = Result<JoinedRun<Self::Run>, IdempotencyError>> + Send {
         let _ = once;
         async { Err(StartError::from(Failure::new(Category::Configuration, "keys are not remembered here")).into()) }
+    }
+
+    /// Client and purpose of a turn, if it is a request that the client sends on its own.
+    fn side_request(&self, _turn: &Turn, _user_agent: Option<&str>) -> Option<Arc<str>> {
+        None
     }
 
     /// Whether repeated requests for this model join the run of the first one.
@@ -255,6 +261,10 @@ impl Door for Engine {
 
     async fn once(&self, once: IdempotentTurn) -> Result<JoinedRun<Run>, IdempotencyError> {
         Self::once(self, once).await
+    }
+
+    fn side_request(&self, turn: &Turn, user_agent: Option<&str>) -> Option<Arc<str>> {
+        Self::models(self).side_request(turn, user_agent)
     }
 
     fn joins_repeats(&self, model: &str) -> bool {

@@ -39,6 +39,8 @@ pub struct RunRow {
     pub session: Option<SessionKey>,
     /// None if only a later version knows the surface.
     pub surface: Option<Surface>,
+    /// Client and purpose of a request that the client sent on its own.
+    pub side: Option<String>,
     /// The repository of the run.
     pub place: String,
     /// First 200 characters of the prompt.
@@ -75,6 +77,7 @@ impl RunRow {
             provider: None,
             session: accepted.session.clone(),
             surface: Some(accepted.surface),
+            side: accepted.side.clone(),
             place: accepted.place.clone(),
             prompt: first_chars(&accepted.prompt, MAX_PROMPT_CHARS).to_owned(),
             begun: accepted.at,
@@ -146,6 +149,7 @@ write_columns!(RunRow, row =>
     provider: row.provider.as_deref(),
     session: row.session.as_ref().map(|session| session.0.as_str()),
     surface: row.surface.unwrap_or_default().name(),
+    side: row.side.as_deref(),
     place: &row.place,
     prompt: &row.prompt,
     begun: row.begun.millis(),
@@ -180,6 +184,7 @@ read_columns!(RunRow, row =>
         row.try_get::<Option<String>, _>("session")?.map(SessionKey)
     },
     surface: "surface" => Surface::from_name(row.try_get("surface")?),
+    side: "side" => row.try_get("side")?,
     place: "place" => row.try_get("place")?,
     prompt: "prompt" => row.try_get("prompt")?,
     begun: "begun" => Time::from_millis(row.try_get("begun")?),

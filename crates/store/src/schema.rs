@@ -31,6 +31,7 @@ const INDEX_MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0002_runs.sql"),
     include_str!("../migrations/0003_index.sql"),
     "DROP TABLE cursors; DROP TABLE inbox; DROP TABLE bindings;",
+    "ALTER TABLE turns ADD COLUMN side TEXT;",
 ];
 
 const BRIDGE_MIGRATIONS: &[&str] = &[include_str!("../migrations/bridge_0001.sql")];

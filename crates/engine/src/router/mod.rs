@@ -9,6 +9,7 @@ pub(crate) mod models;
 mod policy;
 mod retries;
 mod selection;
+mod side_requests;
 #[cfg(test)]
 pub(crate) mod test_models;
 
@@ -16,6 +17,7 @@ pub use aliases::{Alias, AliasError, AliasRule, Aliases};
 pub use circuit::{Breaker, CircuitState};
 pub use policy::{Backoff, RetryPolicy};
 pub use selection::{Routed, Router};
+pub use side_requests::SideRequests;
 
 pub(crate) use asked_models::AskedModels;
 pub(crate) use circuit::{Circuits, Pass, Refused};

@@ -8,10 +8,13 @@ use std::sync::Arc;
 
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::provider::{self, Provider};
+use trunkline_core::turn::Turn;
 
 use crate::attempt::program::locate;
 use crate::attempt::template::LaunchTemplates;
-use crate::router::{Alias, AliasError, AliasRule, Aliases, AskedModels, Candidate, RetryPolicy, Router, Why};
+use crate::router::{
+    Alias, AliasError, AliasRule, Aliases, AskedModels, Candidate, RetryPolicy, Router, SideRequests, Why,
+};
 use crate::start_error::KnownCli;
 
 /// All models in the order of their file, and the router.
@@ -26,6 +29,7 @@ pub struct Models {
     built_in: Vec<Arc<Model>>,
     /// Other names for models. A model takes precedence over an alias.
     aliases: Aliases,
+    side_requests: SideRequests,
     /// All recipes, including those that no model uses.
     recipes: Vec<Arc<Provider>>,
     asked: AskedModels,
@@ -67,6 +71,17 @@ impl Models {
     pub fn with_aliases(mut self, rules: Vec<AliasRule>) -> Result<Self, AliasError> {
         self.aliases = Aliases::resolve(rules, |name| self.is_model(name))?;
         Ok(self)
+    }
+
+    /// Sets how side requests run. Returns the name of their model if there is no such model.
+    pub fn with_side_requests(mut self, side_requests: SideRequests) -> Result<Self, String> {
+        match &side_requests.model {
+            Some(name) if !self.is_model(name) && self.alias(name).is_none() => Err(name.clone()),
+            Some(_) | None => {
+                self.side_requests = side_requests;
+                Ok(self)
+            }
+        }
     }
 
     /// Lets the built-in agent read these folders.
@@ -115,6 +130,15 @@ impl Models {
 
     pub fn aliases(&self) -> &Aliases {
         &self.aliases
+    }
+
+    pub fn side_requests(&self) -> &SideRequests {
+        &self.side_requests
+    }
+
+    /// Client and purpose of a turn, if it is a request that the client sends on its own.
+    pub fn side_request(&self, turn: &Turn, user_agent: Option<&str>) -> Option<Arc<str>> {
+        self.side_requests.recognise(turn, user_agent)
     }
 
     /// Aliases that no request can reach, each with the reason.

@@ -42,13 +42,21 @@ impl Engine {
     /// Replaces an alias by its model, finds the candidates for the turn, and checks the client's limits.
     pub(crate) fn admit(&self, turn: &mut Turn) -> Result<AdmittedTurn, StartError> {
         let models = self.models();
+        if let Some(name) = models.side_requests().model.as_ref().filter(|_| turn.side.is_some()) {
+            turn.model.clone_from(name);
+        }
         if let Some(alias) = models.alias(&turn.model) {
             turn.model.clone_from(&alias.target);
         }
         let Some(candidates) = models.candidates(&turn.model) else {
             return Err(self.unknown_model(&models, &turn.model));
         };
-        let candidates = capable(turn, candidates)?;
+        let mut candidates = capable(turn, candidates)?;
+        if turn.side.is_some() {
+            for candidate in &mut candidates {
+                candidate.model = models.side_requests().for_side_request(&candidate.model);
+            }
+        }
         self.shared.admission.admit(&turn.owner, &turn.model)?;
         Ok(AdmittedTurn { candidates, models, reserved: None, key: None })
     }

@@ -47,6 +47,9 @@ const NOTHING_TO_RESUME_NOTE: &str =
 impl SessionResolver<'_> {
     /// Waits for the session before the turn takes a slot that others could use.
     pub(crate) async fn resolve(&self, candidates: Vec<Candidate>) -> Result<ResolvedSession, StartError> {
+        if self.turn.side.is_some() {
+            return Ok(ResolvedSession { candidates, thread: None });
+        }
         let Some(asked) = &self.turn.session else {
             return Ok(match self.by_history(&candidates).await {
                 Some(HistoryMatch { known, guard, history, claim }) => {

@@ -97,6 +97,7 @@ impl StoreWriter {
             gateway: begun.gateway.to_owned(),
             detached: begun.detached,
             key: begun.key,
+            side: turn.side.as_deref().map(str::to_owned),
             request: turn.request.as_ref().and_then(|request| masked_json(request.as_str(), secrets)),
         };
         let mut log = RunLog::new(Arc::clone(&self.log), &presence.id, secrets.clone(), presence.extents());

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
+use http::header::USER_AGENT;
 use http::request::Parts;
 use trunkline_core::secret::Secrets;
 use trunkline_core::turn::{OnDisconnect, Turn};
@@ -125,6 +126,8 @@ async fn exchange<T: Dialect, D: Door>(app: &Arc<App<D>>, head: &Parts, body: Bo
         turn.on_disconnect = Some(OnDisconnect::Detach);
     }
     let mut request = admission::admit(turn, head, key)?;
+    let user_agent = head.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok());
+    request.turn.side = app.door.side_request(&request.turn, user_agent);
     if request.respond_async {
         return admission::respond_async(app, request).await;
     }

@@ -47,6 +47,9 @@ pub struct RunAccepted {
     pub detached: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyClaim>,
+    /// Client and purpose of a request that the client sent on its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side: Option<String>,
     /// The request in the words of its API dialect, if the client may ask for it later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Box<RawValue>>,

@@ -101,6 +101,7 @@ fn accepted(row: &SqliteRow) -> Result<RunAccepted, StoreError> {
         detached: row.try_get("detached")?,
         key: hash("key")?.zip(hash("request")?).map(|(key, request)| KeyClaim { key, request }),
         request: None,
+        side: None,
     })
 }
 

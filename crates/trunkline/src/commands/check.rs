@@ -12,7 +12,7 @@ use trunkline_core::limits::{RunLimits, format_duration};
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::secret::Secrets;
 use trunkline_core::vocabulary::PromptDelivery;
-use trunkline_engine::router::{Alias, CircuitState};
+use trunkline_engine::router::{Alias, CircuitState, SideRequests};
 use trunkline_engine::{Bounds, Caps, Engine, Explanation, Models, Plan};
 
 use crate::config::{ServerSettings, no_worktree_of};
@@ -91,6 +91,7 @@ impl CheckArgs {
         if self.model.is_none() {
             show_aliases(&loaded.config.models)?;
             show_origins(&loaded.config.server)?;
+            show_side_requests(&loaded.config.models)?;
         }
         for warning in &loaded.config.warnings {
             say(format!("\nwarning: {warning}"))?;
@@ -119,6 +120,18 @@ fn show_origins(server: &ServerSettings) -> io::Result<()> {
     }
     say("\nallowed origins of web pages (each request needs an API key)")?;
     server.allow_origins.iter().try_for_each(|origin| say(format!("  {origin}")))
+}
+
+/// Shows how requests run that clients send on their own, if that is configured.
+fn show_side_requests(models: &Models) -> io::Result<()> {
+    let SideRequests { rules, model, off, .. } = models.side_requests();
+    match model {
+        _ if *off => say("\nside requests of clients run like all others")?,
+        Some(model) => say(format!("\nside requests of clients are answered by {model}"))?,
+        None if !rules.is_empty() => say("\nside requests of clients")?,
+        None => return Ok(()),
+    }
+    rules.iter().try_for_each(|rule| say(format!("  {}  (clients.toml)", rule.name)))
 }
 
 /// Models of a provider of the router: its default, and one for each hint.

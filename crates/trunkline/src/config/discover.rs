@@ -9,9 +9,10 @@ use super::error::ConfigError;
 pub(super) const MODELS_FILE: &str = "models.json";
 pub(super) const ROUTER_FILE: &str = "router.yaml";
 pub(super) const PROVIDERS_FILE: &str = "providers.toml";
+pub(super) const CLIENTS_FILE: &str = "clients.toml";
 
 /// Names of all configuration files.
-pub(crate) const FILES: [&str; 3] = [MODELS_FILE, ROUTER_FILE, PROVIDERS_FILE];
+pub(crate) const FILES: [&str; 4] = [MODELS_FILE, ROUTER_FILE, PROVIDERS_FILE, CLIENTS_FILE];
 
 /// Folder of another router, whose `router.yaml` is read if there is no other configuration.
 const FOREIGN_FOLDER: &str = ".specular";

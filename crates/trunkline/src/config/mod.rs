@@ -15,6 +15,7 @@ mod providers_file;
 mod repository;
 mod routed;
 mod router_file;
+mod side_requests;
 mod times;
 mod warnings;
 
@@ -94,6 +95,7 @@ impl Config {
             AliasFile { name: ROUTER_FILE, path: router_path.unwrap_or_default(), aliases: router_file.aliases },
         ];
         let all = aliases::add(all, &files, &mut warnings)?;
+        let all = side_requests::add(all, folder, &models_file.server.side_requests)?;
         Ok(Self { models: all, providers, server: models_file.server, warnings })
     }
 

@@ -26,7 +26,7 @@ use super::error::ConfigError;
 use super::model_options::ModelOptions;
 use super::warnings::placeholder_warnings;
 use sections::Section;
-pub(crate) use sections::ServerSettings;
+pub(crate) use sections::{ServerSettings, SideRequestSetting};
 use written::{ModelMembers, WrittenModels};
 
 /// Output formats that can be the driver of a model with its own command. The others belong to one CLI each.

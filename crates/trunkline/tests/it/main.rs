@@ -69,6 +69,7 @@ mod sessions;
 mod shared_keys;
 mod shared_state;
 mod shutdown;
+mod side_requests;
 mod spare_worktrees;
 mod spawn;
 mod spec_compat;

@@ -197,6 +197,12 @@ impl TestGateway {
         self
     }
 
+    /// Adds a section to `models.json`, which is not a model.
+    pub(crate) fn section(mut self, name: &str, section: Value) -> Self {
+        self.models.insert(name.to_owned(), section);
+        self
+    }
+
     pub(crate) fn env(mut self, name: &str, value: impl Into<String>) -> Self {
         self.env.push((name.to_owned(), value.into()));
         self

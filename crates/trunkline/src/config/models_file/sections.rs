@@ -20,6 +20,23 @@ pub(super) const SERVER: &str = "server";
 pub(crate) struct ServerSettings {
     /// Origins of web pages that may use the API.
     pub(crate) allow_origins: Vec<AllowedOrigin>,
+    pub(crate) side_requests: SideRequestSetting,
+}
+
+/// The model that answers requests which clients send on their own.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) enum SideRequestSetting {
+    /// The model that the client asks for.
+    #[default]
+    Same,
+    /// This model.
+    Model {
+        name: String,
+        /// Line and column, counted from one.
+        position: (usize, usize),
+    },
+    /// Such requests are not recognised.
+    Off,
 }
 
 /// A section of the file, with the place it is read from.
@@ -47,7 +64,16 @@ impl<'t> Section<'_, 't> {
             let written: String = self.read(raw)?;
             AllowedOrigin::parse(&written).map_err(|invalid| self.wrong(raw, format!("server.allowOrigins: {invalid}")))
         };
-        Ok(ServerSettings { allow_origins: members.allow_origins.iter().map(origin).collect::<Result<_, _>>()? })
+        let side_requests = match members.side_requests {
+            None => SideRequestSetting::Same,
+            Some(raw) => match self.read(raw)? {
+                WrittenSideRequests::Switch(true) => SideRequestSetting::Same,
+                WrittenSideRequests::Switch(false) => SideRequestSetting::Off,
+                WrittenSideRequests::Model(name) => SideRequestSetting::Model { name, position: self.position(raw) },
+            },
+        };
+        let allow_origins = members.allow_origins.iter().map(origin).collect::<Result<_, _>>()?;
+        Ok(ServerSettings { allow_origins, side_requests })
     }
 
     fn read<T: Deserialize<'t>>(&self, raw: &'t RawValue) -> Result<T, ConfigError> {
@@ -79,6 +105,15 @@ impl<'t> Section<'_, 't> {
 struct ServerMembers<'t> {
     #[serde(borrow, default)]
     allow_origins: Vec<&'t RawValue>,
+    #[serde(borrow)]
+    side_requests: Option<&'t RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "server.sideRequests is the name of a model, or false")]
+enum WrittenSideRequests {
+    Switch(bool),
+    Model(String),
 }
 
 /// Patterns and targets in the order of the file, no pattern twice.

@@ -197,6 +197,7 @@ fn error_in_a_section_has_position_and_reason() {
         (r#"{"aliases": {}, "aliases": {}}"#, ":1:", "`aliases` appears twice"),
         (r#"{"server": {"driver": "codex"}}"#, ":1:20", "`server` is a section of this file"),
         (r#"{"server": {"allowOrigins": "x"}}"#, ":1:", "expected a sequence"),
+        (r#"{"server": {"sideRequests": 5}}"#, ":1:", "the name of a model, or false"),
         (r#"{"server": {"allowOrigins": ["*"]}}"#, ":1:30", "server.allowOrigins: `*` would let every web page"),
         (r#"{"server": {"allowOrigins": ["https://a", "null"]}}"#, ":1:43", "sandboxed frames"),
     ] {
@@ -228,6 +229,9 @@ fn schema_and_loader_accept_the_same_sections() {
         ("server", json!({"allowOrigins": ["https://app.example.com:*"]})),
         ("server", json!({"allowOrigins": ["https://app.example.com/"]})),
         ("server", json!({"allowOrigins": [5]})),
+        ("server", json!({"sideRequests": "m"})),
+        ("server", json!({"sideRequests": false})),
+        ("server", json!({"sideRequests": ["m"]})),
         ("server", json!({"driver": "codex", "repoPath": "/"})),
     ] {
         let file = json!({ name: value });
