@@ -31,11 +31,7 @@ fn side_request_runs_without_worktree_session_and_write_permission() {
     assert_eq!(reply.header("x-trunkline-session"), None);
     let extension = &reply.json()["trunkline"];
     assert_eq!((&extension["workspace"], &extension["session_id"]), (&json!(null), &json!(null)));
-    assert!(
-        gateway.argv("codex").windows(2).any(|two| two == ["-s", "read-only"]),
-        "{:?}",
-        gateway.argv("codex")
-    );
+    assert!(gateway.argv("codex").windows(2).any(|two| two == ["-s", "read-only"]), "{:?}", gateway.argv("codex"));
     let recorded = run(&gateway, &reply);
     assert_eq!((&recorded["side"], &recorded["model"]), (&json!("opencode/title"), &json!("m")));
     let usual = gateway.chat("hi").send();

@@ -6,6 +6,7 @@ mod grammar;
 mod answers;
 mod bad_input;
 mod conversation;
+mod killed;
 mod stored;
 
 use serde_json::{Value, json};
