@@ -14,6 +14,8 @@ use tokio::task::JoinSet;
 use super::bare::timed;
 use super::samples::Samples;
 
+const CHAT: &str = "/v1/chat/completions";
+
 /// Sends `total` requests, `in_flight` of them concurrently on a connection each, and reads whole answers.
 pub(crate) async fn requests(
     address: SocketAddr,
@@ -112,23 +114,33 @@ impl BenchClient {
 
     /// Runs one chat completion and discards the answer.
     pub(crate) async fn chat(&mut self, model: &str) -> Result<()> {
-        self.post(model, false).await?;
+        self.ask(CHAT, &chat_body(model, false)).await
+    }
+
+    /// Posts a body, and discards the whole answer.
+    pub(crate) async fn ask(&mut self, path: &str, body: &str) -> Result<()> {
+        self.send(path, "", body).await?;
         let (status, length) = self.head().await?;
         self.skip(length).await?;
         if status != 200 {
-            bail!("status {status}");
+            bail!("status {status} of {path}");
+        }
+        Ok(())
+    }
+
+    /// Posts a body that asks for a stream; [`BenchClient::line`] returns its lines.
+    pub(crate) async fn open(&mut self, path: &str, body: &str) -> Result<()> {
+        self.send(path, "", body).await?;
+        let (status, _) = self.head().await?;
+        if status != 200 {
+            bail!("status {status} of {path}");
         }
         Ok(())
     }
 
     /// Starts a streamed completion; [`BenchClient::line`] returns its lines.
     pub(crate) async fn stream(&mut self, model: &str) -> Result<()> {
-        self.post(model, true).await?;
-        let (status, _) = self.head().await?;
-        if status != 200 {
-            bail!("status {status}");
-        }
-        Ok(())
+        self.open(CHAT, &chat_body(model, true)).await
     }
 
     /// Runs one streamed completion to its end.
@@ -136,7 +148,7 @@ impl BenchClient {
         let body = json!({"model": model, "stream": true, "messages": [{"role": "user", "content": prompt}]});
         let header = session.map(|session| format!("x-trunkline-session: {session}\r\n")).unwrap_or_default();
         let began = Instant::now();
-        self.send(&header, &body.to_string()).await?;
+        self.send(CHAT, &header, &body.to_string()).await?;
         let (status, _) = self.head().await?;
         if status != 200 {
             bail!("status {status}");
@@ -178,14 +190,9 @@ impl BenchClient {
         Ok((read > 0).then_some(line))
     }
 
-    async fn post(&mut self, model: &str, stream: bool) -> Result<()> {
-        let body = format!(r#"{{"model":"{model}","stream":{stream},"messages":[{{"role":"user","content":"hi"}}]}}"#);
-        self.send("", &body).await
-    }
-
-    async fn send(&mut self, headers: &str, body: &str) -> Result<()> {
+    async fn send(&mut self, path: &str, headers: &str, body: &str) -> Result<()> {
         let head = format!(
-            "POST /v1/chat/completions HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+            "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n{headers}Content-Length: {}\r\n\r\n{body}",
             self.address,
             body.len()
         );
@@ -212,6 +219,10 @@ impl BenchClient {
         self.stream.read_exact(&mut body).await?;
         Ok(())
     }
+}
+
+fn chat_body(model: &str, stream: bool) -> String {
+    format!(r#"{{"model":"{model}","stream":{stream},"messages":[{{"role":"user","content":"hi"}}]}}"#)
 }
 
 /// Seconds since the timestamp in `<…>` of a line.

@@ -67,7 +67,7 @@ Examples:
 /// streams), fake (the fake agent: by hand, cold, warm and in a session) and the CLIs claude, codex, gemini, qwen and
 /// opencode. Without --only, all of them run, which takes about half an hour.
 ///
-/// With --profile, the parts are others: calls, instructions, allocations, times and scale.
+/// With --profile, the parts are others: calls, instructions, allocations, times, dialects and scale.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct BenchArgs {

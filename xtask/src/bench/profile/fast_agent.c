@@ -2,7 +2,8 @@
  *
  * It reads its stdin to the end and prints its answer with one write. The last argument selects the format: `generate`
  * and `stream` are the commands of the provider protocol, anything else is the output of `codex exec --json`. With
- * FAKE_AGENT=stream in its environment it prints ten deltas, the first at once, the others 20 ms apart.
+ * FAKE_AGENT=stream in its environment it prints ten deltas, the first at once, the others 20 ms apart; with
+ * FAKE_AGENT=deltas it prints a thousand of codex's at once, with a write for each.
  */
 
 #if defined(__x86_64__)
@@ -35,7 +36,7 @@ __asm__(".globl _start\n_start:\n    mov x0, sp\n    bl run\n");
 #error "no system calls for this processor"
 #endif
 
-enum { DELTAS = 10 };
+enum { DELTAS = 10, MANY_DELTAS = 1000 };
 
 static const char CODEX_BEGIN[] =
     "{\"type\":\"thread.started\",\"thread_id\":\"01a1dc9b-98ad-7900-b3ff-2cd667be397c\"}\n"
@@ -99,20 +100,31 @@ static void print_deltas(int plain) {
     if (!plain) print(CODEX_END);
 }
 
+static void print_many_deltas(void) {
+    print(CODEX_BEGIN);
+    for (int number = 0; number < MANY_DELTAS; number++) print(CODEX_DELTA);
+    print(CODEX_END);
+}
+
 /* Called with the initial stack: the number of arguments, the arguments, a null, the environment, a null. */
 __attribute__((used, noreturn)) void run(const long *stack) {
     static char input[65536];
     const char *const *arguments = (const char *const *)(stack + 1);
     const char *const *environment = arguments + stack[0] + 1;
     const char *command = stack[0] > 0 ? arguments[stack[0] - 1] : "";
-    int deltas = 0;
-    for (; *environment; environment++) deltas |= equal(*environment, "FAKE_AGENT=stream");
+    int deltas = 0, many = 0;
+    for (; *environment; environment++) {
+        deltas |= equal(*environment, "FAKE_AGENT=stream");
+        many |= equal(*environment, "FAKE_AGENT=deltas");
+    }
     while (system_call(CALL_READ, 0, (long)input, sizeof input) > 0) {
     }
     if (equal(command, "health"))
         print("OK\n");
     else if (equal(command, "generate"))
         print(PLAIN_ANSWER);
+    else if (many)
+        print_many_deltas();
     else if (deltas)
         print_deltas(equal(command, "stream"));
     else

@@ -3,14 +3,15 @@
 //! Counts depend less than times on what else the machine does. A [fake CLI](programs::FAST_AGENT) that costs
 //! next to nothing answers at once, so that what remains is the gateway's. Both [recipes](recipe::ProfileRecipe) are
 //! measured: [`calls`] counts system calls with strace, [`instructions`] with perf or step by step, [`allocations`] with a
-//! preloaded library; [`times`] compares with the minimal gateway; [`scale`] measures memory and many runs. [`lines`],
-//! [`trace`] and [`trace_turns`] are pure functions.
+//! preloaded library; [`times`] compares with the minimal gateway; [`dialects`] compares the API dialects; [`scale`]
+//! measures memory and many runs. [`lines`], [`trace`] and [`trace_turns`] are pure functions.
 //!
 //! A figure that cannot be measured is a line that says why. Nothing fails because of a missed bar.
 
 mod allocations;
 mod calls;
 mod counter;
+mod dialects;
 mod instructions;
 mod lines;
 mod programs;
@@ -50,7 +51,8 @@ pub(super) struct ProfileArgs {
     /// Count what the gateway does in a turn: system calls, instructions, allocations
     ///
     /// A static program that answers at once is the CLI. Parts for --only: calls (needs strace), instructions (perf, or
-    /// else cc), allocations (cc), times (against the minimal gateway), scale (memory, and many runs in the state folder).
+    /// else cc), allocations (cc), times (against the minimal gateway), dialects (the other API dialects against chat
+    /// completions), scale (memory, and many runs in the state folder).
     /// With --quick, the dev build is measured, for a look at the counts.
     #[arg(long, conflicts_with_all = ["before", "json", "write", "check"])]
     profile: bool,
@@ -69,11 +71,13 @@ enum ProfilePart {
     Instructions,
     Allocations,
     Times,
+    Dialects,
     Scale,
 }
 
 impl ProfilePart {
-    const ALL: [Self; 5] = [Self::Calls, Self::Instructions, Self::Allocations, Self::Times, Self::Scale];
+    const ALL: [Self; 6] =
+        [Self::Calls, Self::Instructions, Self::Allocations, Self::Times, Self::Dialects, Self::Scale];
 
     fn name(&self) -> &'static str {
         match self {
@@ -81,6 +85,7 @@ impl ProfilePart {
             Self::Instructions => "instructions",
             Self::Allocations => "allocations",
             Self::Times => "times",
+            Self::Dialects => "dialects",
             Self::Scale => "scale",
         }
     }
@@ -161,6 +166,10 @@ impl ProfileArgs {
                 ProfilePart::Times => {
                     let (rounds, requests) = if quick { (2, 100) } else { (5, 300) };
                     report.lines.extend(times::measure(programs, rounds, requests).await?);
+                }
+                ProfilePart::Dialects => {
+                    let (turns, streams) = if quick { (100, 12) } else { (600, 60) };
+                    report.lines.extend(dialects::measure(programs, turns, streams).await?);
                 }
                 ProfilePart::Scale => report.lines.extend(scale::measure(programs, self.runs).await?),
             }

@@ -7,6 +7,12 @@ use anyhow::Result;
 use serde_json::json;
 use tempfile::TempDir;
 
+/// Model with codex's recipe whose answer is [`DELTAS`] deltas at once.
+pub(super) const DELTAS_MODEL: &str = "codex-deltas";
+
+/// Deltas of an answer of [`DELTAS_MODEL`].
+pub(super) const DELTAS: usize = 1000;
+
 /// A way to run the fast agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProfileRecipe {
@@ -56,7 +62,7 @@ pub(super) fn configured_folder(agent: &Path) -> Result<TempDir> {
     fs::create_dir(&bin)?;
     fs::copy(agent, &program)?;
     let codex = |mode: &str| json!({"driver": "codex", "repoPath": repo, "command": program, "warm": 0, "env": {"FAKE_AGENT": mode}});
-    let models = json!({"codex-noop": codex("noop"), "codex-stream": codex("stream")});
+    let models = json!({"codex-noop": codex("noop"), "codex-stream": codex("stream"), DELTAS_MODEL: codex("deltas")});
     // JSON is YAML.
     let plain = |name: &str, mode: &str| json!({"name": name, "type": "cli", "config": {"path": program, "model": "fast", "env": {"FAKE_AGENT": mode}}});
     let router = json!({"providers": [plain("plain-noop", "noop"), plain("plain-stream", "stream")]});
