@@ -102,6 +102,7 @@ fn routes<D: Door>(app: Arc<App<D>>) -> Router {
         }
         router = router.route(&format!("{base}/models/{{*id}}"), get(models::one));
     }
+    router = dialect::completions::routes(router);
     router = dialect::embeddings::routes(router);
     router = dialect::ollama::routes(router);
     router.fallback(unknown_path).method_not_allowed_fallback(wrong_method).with_state(app)

@@ -11,6 +11,7 @@
 //! An error is an [`ApiError`] with its status everywhere; only its body depends on the dialect ([`error_body`]).
 
 pub(crate) mod chat;
+pub(crate) mod completions;
 pub(crate) mod embeddings;
 mod error_body;
 pub(crate) mod ollama;

@@ -26,6 +26,7 @@ mod chat_content;
 mod chat_page;
 mod check;
 mod commands;
+mod completions;
 mod config;
 mod confined_git;
 mod conversation;
