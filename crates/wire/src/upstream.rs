@@ -8,12 +8,13 @@ pub use embeddings::{check_embeddings, embeddings_request};
 pub use failure::{UpstreamHeaders, failure};
 pub use models::models;
 pub use reader::UpstreamReader;
-pub use request::{NEWER_LIMIT, request};
+pub use request::{FUNCTIONS, NEWER_LIMIT, request};
 
 mod calls;
 mod chunk;
 mod embeddings;
 mod failure;
+mod logprobs;
 mod models;
 mod reader;
 mod request;

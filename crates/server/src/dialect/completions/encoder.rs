@@ -108,7 +108,7 @@ impl TextEncoder {
         usage: Option<Option<TokenCounts>>,
         trunkline: Option<Extension>,
     ) -> TextCompletion<'a> {
-        let Head { id, created, model } = &self.head;
+        let Head { id, created, model, calls: _ } = &self.head;
         TextCompletion { id, object: OBJECT, created: *created, model, choices, usage, trunkline }
     }
 }

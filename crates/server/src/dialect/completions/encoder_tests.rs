@@ -3,9 +3,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use trunkline_core::event::Usage;
 use trunkline_core::failure::{Category, Failure};
+use trunkline_wire::chat::CallFormat;
 
 fn encoder(usage: UsageChunk, echo: Option<&str>) -> TextEncoder {
-    let head = Head { id: "cmpl-1".into(), created: 7, model: "m".into() };
+    let head = Head { id: "cmpl-1".into(), created: 7, model: "m".into(), calls: CallFormat::default() };
     TextEncoder::new(head, usage, echo.map(str::to_owned), Arc::default())
 }
 

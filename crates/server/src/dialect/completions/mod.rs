@@ -13,6 +13,7 @@ use http::request::Parts;
 use trunkline_core::secret::Secrets;
 use trunkline_core::turn::{AnswerTiming, Message, Role, Turn};
 use trunkline_wire::body;
+use trunkline_wire::chat::CallFormat;
 use trunkline_wire::error::ApiError;
 use trunkline_wire::request::{may_name_a_model, missing};
 use trunkline_wire::response::Head;
@@ -86,5 +87,5 @@ impl AnswerFormat for TextFormat {
 }
 
 fn head(run: &RunHead, model: String) -> Head {
-    Head { id: ["cmpl-", &run.id].concat(), created: run.created, model }
+    Head { id: ["cmpl-", &run.id].concat(), created: run.created, model, calls: CallFormat::default() }
 }
