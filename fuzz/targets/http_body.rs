@@ -10,7 +10,7 @@ use trunkline_core::prompt::{self};
 use trunkline_core::secret::Secrets;
 use trunkline_core::turn::Turn;
 use trunkline_core::vocabulary::SystemPlacement;
-use trunkline_wire::chat::ChatRequest;
+use trunkline_wire::chat::{CallFormat, ChatRequest};
 use trunkline_wire::response::Head;
 use trunkline_wire::stream::{Chunks, Stream, UsageChunk};
 
@@ -39,7 +39,7 @@ fn prompts(turn: &Turn) {
 /// Streams the last message back as the answer: every frame must be JSON.
 fn stream(turn: &Turn) {
     let text = turn.messages.last().map(|message| message.text.clone()).unwrap_or_default();
-    let head = Head { id: "cmpl-0".to_owned(), created: 0, model: turn.model.clone() };
+    let head = Head { id: "cmpl-0".to_owned(), created: 0, model: turn.model.clone(), calls: CallFormat::ToolCalls };
     let mut chunks = Chunks::new(head, UsageChunk::Wanted, Arc::new(Secrets::default()));
     let mut out = Vec::new();
     chunks.push(&Event::Text { delta: text.clone() }, &mut out);

@@ -64,7 +64,7 @@ impl Steps {
         let Answer { content, finish, calls, metadata, .. } = answer;
         self.transcript.answer(&content, calls);
         if self.transcript.open().is_empty() {
-            self.answer = Some(Answer { content, usage: self.usage, finish, calls: Vec::new(), metadata });
+            self.answer = Some(Answer { metadata, ..Answer::new(content, self.usage, finish) });
         }
     }
 

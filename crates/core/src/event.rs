@@ -101,13 +101,16 @@ pub struct Answer {
     /// Values that the provider reports about its answer, such as its latency or its name.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
+    /// Log probabilities of the answer's tokens: JSON text in OpenAI's format, if the client asked for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logprobs: Option<String>,
 }
 
 impl Answer {
     /// Creates an answer that consists of text only.
     #[must_use]
     pub fn new(content: impl Into<String>, usage: Usage, finish: Finish) -> Self {
-        Self { content: content.into(), usage, finish, calls: Vec::new(), metadata: Map::new() }
+        Self { content: content.into(), usage, finish, calls: Vec::new(), metadata: Map::new(), logprobs: None }
     }
 }
 

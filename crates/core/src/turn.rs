@@ -180,12 +180,14 @@ pub struct Message {
     pub calls: Vec<ToolCall>,
     /// For a tool message: the call that it answers.
     pub call_id: Option<String>,
+    /// Name of the participant, or of the function whose result this is. Only HTTP upstreams get it.
+    pub name: Option<String>,
 }
 
 impl Message {
     #[must_use]
     pub fn new(role: Role, text: impl Into<String>) -> Self {
-        Self { role, text: text.into(), images: Vec::new(), calls: Vec::new(), call_id: None }
+        Self { role, text: text.into(), images: Vec::new(), calls: Vec::new(), call_id: None, name: None }
     }
 
     /// Whether the message has neither text nor calls.

@@ -9,6 +9,7 @@
 //!
 //! ```text
 //! engine                            the public type and its lifecycle
+//! embeddings                        passed to the HTTP service of a model
 //! health                            state of each provider, metrics, idle memory
 //! runs                              a run from start to finish: driver, attempts, log, queries, cancellation
 //! attempt                           one attempt on one provider: everything it needs and owns
@@ -20,6 +21,7 @@
 
 mod admission;
 mod attempt;
+mod embeddings;
 mod engine;
 mod health;
 pub mod router;
@@ -37,11 +39,12 @@ pub use admission::{Allowance, Caps, KeyCaps};
 pub use attempt::environment::{of_executable, secret_values};
 pub use attempt::plan::{Plan, ignored as ignored_options};
 pub use attempt::program::{Located, locate};
+pub use embeddings::{EmbeddingError, EmbeddingRequest};
 pub use engine::Engine;
 pub use health::metrics::Metrics;
 pub use health::report::{Depth, Examined, HealthReport, Probed, Status};
 pub use router::explain::{Explanation, Rung};
-pub use router::models::Models;
+pub use router::models::{ModelAbilities, Models};
 pub use runs::gateway_process::{name_of_process, process_lives};
 pub use runs::{
     CancelOutcome, DeleteOutcome, DiffError, Follow, IdempotencyError, IdempotentTurn, JoinedRun, LoggedEvents, Run,

@@ -12,9 +12,9 @@ use trunkline_core::failure::{Category, Failure};
 use trunkline_core::phase::Phase;
 use trunkline_core::turn::{ClientId, Patience, Turn};
 use trunkline_engine::{
-    Allowance, CancelOutcome, DeleteOutcome, Depth, DiffError, Engine, Explanation, Follow, HealthReport,
-    IdempotencyError, IdempotentTurn, JoinedRun, Metrics, Run, RunFilter, RunLogEntry, RunQueryError, RunRow,
-    StartError,
+    Allowance, CancelOutcome, DeleteOutcome, Depth, DiffError, EmbeddingError, EmbeddingRequest, Engine, Explanation,
+    Follow, HealthReport, IdempotencyError, IdempotentTurn, JoinedRun, Metrics, ModelAbilities, Run, RunFilter,
+    RunLogEntry, RunQueryError, RunRow, StartError,
 };
 
 /// An engine as the server sees it.
@@ -34,6 +34,11 @@ pub trait Door: Send + Sync + 'static {
     /// Whether a name is valid: in the list, or one that the router accepts.
     fn knows(&self, model: &str) -> bool {
         self.models().iter().any(|name| name == model)
+    }
+
+    /// Abilities of the provider that is tried first for this name; `None` for an unknown name.
+    fn abilities(&self, model: &str) -> Option<ModelAbilities> {
+        self.knows(model).then(ModelAbilities::default)
     }
 
     /// Whether a provider behind this name keeps sessions.
@@ -152,6 +157,12 @@ pub trait Door: Send + Sync + 'static {
         async { Err(RunQueryError::NoMemory.into()) }
     }
 
+    /// Computes embeddings. Returns the body of the service's answer.
+    fn embed(&self, request: EmbeddingRequest) -> impl Future<Output = Result<Vec<u8>, EmbeddingError>> + Send {
+        let _ = request;
+        async { Err(EmbeddingError::NoService { models: Vec::new() }) }
+    }
+
     /// Counters and gauges, for `/metrics`.
     fn metrics(&self) -> Metrics {
         Metrics::default()
@@ -229,6 +240,10 @@ impl Door for Engine {
 
     fn knows(&self, model: &str) -> bool {
         Self::models(self).knows(model)
+    }
+
+    fn abilities(&self, model: &str) -> Option<ModelAbilities> {
+        Self::models(self).abilities(model)
     }
 
     fn keeps_sessions(&self, model: &str) -> bool {
@@ -313,6 +328,10 @@ impl Door for Engine {
 
     async fn diff(&self, owner: &ClientId, id: &str) -> Result<Vec<u8>, DiffError> {
         Self::diff(self, owner, id).await
+    }
+
+    async fn embed(&self, request: EmbeddingRequest) -> Result<Vec<u8>, EmbeddingError> {
+        Self::embed(self, request).await
     }
 
     fn metrics(&self) -> Metrics {

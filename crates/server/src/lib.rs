@@ -1,4 +1,4 @@
-//! The HTTP server: OpenAI's API, a chat page, runs and operations, over a [`Door`], which is the engine or a test's own.
+//! The HTTP server: OpenAI's and Ollama's APIs, a chat page, runs and operations, over a [`Door`], which is the engine or a test's own.
 //!
 //! [`serve`] takes an open socket and a [`ServerShutdown`], and returns when the last connection has ended. No task outlives it, and a
 //! run lives as long as the answer it is for, unless the client asked for a detached run.
@@ -102,6 +102,9 @@ fn routes<D: Door>(app: Arc<App<D>>) -> Router {
         }
         router = router.route(&format!("{base}/models/{{*id}}"), get(models::one));
     }
+    router = dialect::completions::routes(router);
+    router = dialect::embeddings::routes(router);
+    router = dialect::ollama::routes(router);
     router.fallback(unknown_path).method_not_allowed_fallback(wrong_method).with_state(app)
 }
 

@@ -23,6 +23,9 @@ const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Limit of a list of models that is read.
 const MAX_MODELS_BYTES: usize = 16 * 1024 * 1024;
 
+/// Limit of embeddings that are read: 2048 long vectors as text.
+const MAX_EMBEDDINGS_BYTES: usize = 128 * 1024 * 1024;
+
 /// Limits of the time that an answer may take.
 #[derive(Debug, Clone, Copy)]
 pub struct UpstreamTimeouts {
@@ -101,6 +104,30 @@ impl Upstream {
         };
         let counted = timeout_at(deadline, counted).await;
         counted.unwrap_or_else(|_| Err(Failure::timed_out())).map_err(|failure| address.for_display(failure))
+    }
+
+    /// Computes embeddings with this request body. Returns the body of the answer, which has embeddings.
+    pub async fn embeddings(&self, api: &Api, body: Vec<u8>, limit: Duration) -> Result<Vec<u8>, Failure> {
+        let address = Address::new(api, &["embeddings"])?;
+        let deadline = deadline(limit);
+        let computed = async {
+            let broken = |error: reqwest::Error| fault::failure(&error, &address.host);
+            let mut response = self.post(&address, body)?.send().await.map_err(broken)?;
+            if !response.status().is_success() {
+                return Err(refused(response, deadline, &[]).await);
+            }
+            let mut answer = Vec::new();
+            while let Some(piece) = response.chunk().await.map_err(broken)? {
+                answer.extend_from_slice(&piece);
+                if answer.len() > MAX_EMBEDDINGS_BYTES {
+                    return Err(Failure::new(Category::Server, "the upstream's answer is larger than 128 MiB"));
+                }
+            }
+            upstream::check_embeddings(&answer, &[]).map(|()| answer)
+        };
+        let computed = timeout_at(deadline, computed).await;
+        let timed_out = || Failure::timed_out().hint("the upstream took longer than its total limit (config.timeout)");
+        computed.unwrap_or_else(|_| Err(timed_out())).map_err(|failure| address.for_display(failure))
     }
 
     pub(crate) fn request(&self, method: Method, address: &Address) -> Result<RequestBuilder, Failure> {

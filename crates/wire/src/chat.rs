@@ -53,6 +53,21 @@ pub struct ChatRequest {
     pub top_k: Option<Box<RawValue>>,
     pub min_p: Option<Box<RawValue>>,
     pub repetition_penalty: Option<Box<RawValue>>,
+    pub logprobs: Option<Box<RawValue>>,
+    pub top_logprobs: Option<Box<RawValue>>,
+    pub store: Option<Box<RawValue>>,
+    /// The deprecated predecessors of `tools` and `tool_choice`.
+    pub functions: Option<Box<RawValue>>,
+    pub function_call: Option<Box<RawValue>>,
+}
+
+/// Format of the calls that a client has to make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CallFormat {
+    #[default]
+    ToolCalls,
+    /// The deprecated predecessor, for a single call.
+    FunctionCall,
 }
 
 /// Options for the gateway rather than for the model.
@@ -75,6 +90,8 @@ pub struct ChatMessage {
     pub tool_calls: Option<BoundedList<Object<ChatToolCall>, 1024>>,
     /// In a tool's message: the call it answers.
     pub tool_call_id: Option<String>,
+    /// Name of the participant, or of the function whose result this is.
+    pub name: Option<String>,
     /// The deprecated predecessor of `tool_calls`, for a single call.
     pub function_call: Option<Object<Function>>,
 }
@@ -141,6 +158,13 @@ impl ChatRequest {
         {
             metadata.entries.push((SESSION_ENTRY.to_owned(), id.into()));
         }
+    }
+
+    /// Format in which the client gets its calls.
+    #[must_use]
+    pub fn call_format(&self) -> CallFormat {
+        let old = self.functions.is_some() && self.tools.is_none();
+        if old { CallFormat::FunctionCall } else { CallFormat::ToolCalls }
     }
 
     /// Whether the client wants a last chunk with the usage.
@@ -261,7 +285,7 @@ pub struct Choice {
     pub index: u32,
     pub message: AssistantMessage,
     pub finish_reason: FinishReason,
-    pub logprobs: (),
+    pub logprobs: Option<Logprobs>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -272,6 +296,28 @@ pub struct AssistantMessage {
     pub refusal: (),
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<MessageCall>,
+    /// The deprecated predecessor of `tool_calls`, for clients that sent `functions`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function_call: Option<CalledFunction>,
+}
+
+/// Log probabilities as the upstream sent them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Logprobs(Box<RawValue>);
+
+impl Logprobs {
+    /// Log probabilities from their JSON text.
+    #[must_use]
+    pub fn new(json: String) -> Option<Self> {
+        RawValue::from_string(json).ok().map(Self)
+    }
+}
+
+impl PartialEq for Logprobs {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
 }
 
 /// A complete tool call that the client is asked to make.
@@ -296,6 +342,7 @@ pub enum FinishReason {
     Length,
     ContentFilter,
     ToolCalls,
+    FunctionCall,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -371,7 +418,7 @@ pub struct ChunkChoice {
     pub index: u32,
     pub delta: Delta,
     pub finish_reason: Option<FinishReason>,
-    pub logprobs: (),
+    pub logprobs: Option<Logprobs>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

@@ -87,6 +87,11 @@ impl ChatRequest {
             ("top_k", self.top_k.take()),
             ("min_p", self.min_p.take()),
             ("repetition_penalty", self.repetition_penalty.take()),
+            ("logprobs", self.logprobs.take()),
+            ("top_logprobs", self.top_logprobs.take()),
+            ("store", self.store.take()),
+            (upstream::FUNCTIONS, self.functions.take()),
+            ("function_call", self.function_call.take()),
             ("user", self.user.as_ref().and_then(|user| serde_json::value::to_raw_value(user).ok())),
             // The newer name of `max_tokens`: newer models accept no other.
             (upstream::NEWER_LIMIT, self.max_completion_tokens.and_then(|n| serde_json::value::to_raw_value(&n).ok())),
@@ -103,7 +108,8 @@ impl ChatRequest {
 
     fn reject_unsupported_options(&self) -> Result<(), ApiError> {
         if self.n.is_some_and(|n| n != 1) {
-            return Err(ApiError::unsupported("n", "an agent gives one answer: only n = 1 is supported"));
+            let message = "a run gives one answer, also on an HTTP upstream: only n = 1 is supported";
+            return Err(ApiError::unsupported("n", message).hint("send the request n times"));
         }
         if self.modalities.as_ref().is_some_and(|wanted| wanted.0.iter().any(|modality| modality != "text")) {
             return Err(ApiError::unsupported("modalities", "agents answer in text only"));
@@ -113,6 +119,9 @@ impl ChatRequest {
         }
         if self.tools.as_ref().is_some_and(|tools| !is_list_of_objects(tools)) {
             return Err(ApiError::invalid("invalid_value", "`tools` is an array of objects").about("tools"));
+        }
+        if self.functions.as_ref().is_some_and(|functions| !is_list_of_objects(functions)) {
+            return Err(ApiError::invalid("invalid_value", "`functions` is an array of objects").about("functions"));
         }
         if self.user.as_ref().is_some_and(|user| user.len() > MAX_USER_BYTES) {
             let message = format!("`user` is longer than {MAX_USER_BYTES} bytes");
@@ -193,7 +202,12 @@ fn convert(message: ChatMessage, path: &str) -> Result<Message, ApiError> {
     if let Some(function) = message.function_call {
         calls.push(convert_call(String::new(), function.0, &format!("{path}.function_call"))?);
     }
-    Ok(Message { role, text: texts.join("\n"), images, calls, call_id: message.tool_call_id })
+    let name = message
+        .name
+        .filter(|name| !name.is_empty())
+        .map(|name| checked(name, || format!("{path}.name")))
+        .transpose()?;
+    Ok(Message { role, text: texts.join("\n"), images, calls, call_id: message.tool_call_id, name })
 }
 
 fn take_part(part: ContentPart, path: &str, texts: &mut Vec<String>, images: &mut Vec<Image>) -> Result<(), ApiError> {

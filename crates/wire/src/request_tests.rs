@@ -33,12 +33,12 @@ fn roles_and_contents_are_converted_to_messages() {
     let expected = vec![
         Message::new(Role::System, "be terse"),
         Message::new(Role::System, "a\nb"),
-        Message::new(Role::User, "2+2?"),
+        Message { name: Some("ann".into()), ..Message::new(Role::User, "2+2?") },
         Message { calls, ..Message::new(Role::Assistant, "") },
         Message { call_id: Some("1".into()), ..Message::new(Role::Tool, "4") },
         Message::new(Role::Assistant, "no"),
         Message { calls: vec![call("", "old", "{}")], ..Message::new(Role::Assistant, "") },
-        Message::new(Role::Tool, "5"),
+        Message { name: Some("old".into()), ..Message::new(Role::Tool, "5") },
     ];
     let expected = Turn { model: "m".into(), messages: expected, shown: AnswerTiming::AtTheEnd, ..Turn::default() };
     assert_eq!(turn(&body).unwrap(), expected);

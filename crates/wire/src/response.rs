@@ -3,8 +3,8 @@
 use trunkline_core::event::{Answer, Attempted, Event, Finish, Receipt, Resumption, SessionId, ToolCall, Usage};
 
 use crate::chat::{
-    AssistantMessage, AttemptObject, CalledFunction, ChatResponse, Choice, Extension, FinishReason, MessageCall,
-    PromptTokens, TokenCounts,
+    AssistantMessage, AttemptObject, CallFormat, CalledFunction, ChatResponse, Choice, Extension, FinishReason,
+    Logprobs, MessageCall, PromptTokens, TokenCounts,
 };
 
 /// Members that every chunk of a streamed answer repeats, and a complete response has once.
@@ -16,6 +16,7 @@ pub struct Head {
     pub created: u64,
     /// The model name from the request.
     pub model: String,
+    pub calls: CallFormat,
 }
 
 /// Facts about a run, collected from its events and reported at the end.
@@ -83,18 +84,26 @@ pub fn whole(head: Head, trace: &Trace, answer: Answer) -> ChatResponse {
     let usage_estimated = answer.usage.estimated;
     let trunkline = Extension { usage_estimated, metadata: answer.metadata, ..trace.extension(None) };
     let only_calls = answer.content.is_empty() && !answer.calls.is_empty();
+    let (finish_reason, logprobs) =
+        (FinishReason::of(answer.finish, head.calls), answer.logprobs.and_then(Logprobs::new));
+    let mut calls = answer.calls.into_iter().map(MessageCall::from);
+    let (tool_calls, function_call) = match head.calls {
+        CallFormat::ToolCalls => (calls.collect(), None),
+        CallFormat::FunctionCall => (Vec::new(), calls.next().map(|call| call.function)),
+    };
     let message = AssistantMessage {
         role: "assistant".to_owned(),
         content: (!only_calls).then_some(answer.content),
         refusal: (),
-        tool_calls: answer.calls.into_iter().map(MessageCall::from).collect(),
+        tool_calls,
+        function_call,
     };
     ChatResponse {
         id: head.id,
         object: "chat.completion".to_owned(),
         created: head.created,
         model: head.model,
-        choices: vec![Choice { index: 0, message, finish_reason: answer.finish.into(), logprobs: () }],
+        choices: vec![Choice { index: 0, message, finish_reason, logprobs }],
         usage: answer.usage.into(),
         trunkline,
     }
@@ -122,13 +131,14 @@ impl From<ToolCall> for MessageCall {
     }
 }
 
-impl From<Finish> for FinishReason {
-    fn from(finish: Finish) -> Self {
-        match finish {
-            Finish::Stop => Self::Stop,
-            Finish::Length => Self::Length,
-            Finish::ContentFilter => Self::ContentFilter,
-            Finish::ToolCalls => Self::ToolCalls,
+impl FinishReason {
+    pub(crate) const fn of(finish: Finish, calls: CallFormat) -> Self {
+        match (finish, calls) {
+            (Finish::Stop, _) => Self::Stop,
+            (Finish::Length, _) => Self::Length,
+            (Finish::ContentFilter, _) => Self::ContentFilter,
+            (Finish::ToolCalls, CallFormat::ToolCalls) => Self::ToolCalls,
+            (Finish::ToolCalls, CallFormat::FunctionCall) => Self::FunctionCall,
         }
     }
 }
@@ -154,7 +164,7 @@ mod tests {
 
     #[test]
     fn complete_response_has_every_member() {
-        let head = Head { id: "cmpl-1".into(), created: 7, model: "codex-x".into() };
+        let head = Head { id: "cmpl-1".into(), created: 7, model: "codex-x".into(), calls: CallFormat::ToolCalls };
         let mut trace = Trace { run: "r1".into(), provider: "codex".into(), ..Trace::default() };
         let receipt = Receipt { base: "abc".into(), files_changed: Some(2), ..Receipt::unchanged() };
         trace.observe(&Event::Started { session: Some(SessionId("s1".into())), model: None });
@@ -217,7 +227,7 @@ mod tests {
     fn content_is_null_when_there_are_only_calls() {
         let call = ToolCall { id: "call_1".into(), name: "weather".into(), arguments: "{}".into() };
         let answer = Answer { calls: vec![call], ..Answer::new("", Usage::default(), Finish::ToolCalls) };
-        let head = Head { id: "cmpl-1".into(), created: 7, model: "m".into() };
+        let head = Head { id: "cmpl-1".into(), created: 7, model: "m".into(), calls: CallFormat::ToolCalls };
         let choice = &serde_json::to_value(whole(head, &Trace::default(), answer)).unwrap()["choices"][0];
         let expected = json!({"role": "assistant", "content": null, "refusal": null, "tool_calls": [
             {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}},
@@ -240,7 +250,7 @@ mod tests {
             (Finish::ContentFilter, "content_filter"),
             (Finish::ToolCalls, "tool_calls"),
         ] {
-            assert_eq!(serde_json::to_value(FinishReason::from(finish)).unwrap(), json!(name));
+            assert_eq!(serde_json::to_value(FinishReason::of(finish, CallFormat::ToolCalls)).unwrap(), json!(name));
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use trunkline_core::event::{Answer, Event};
 use trunkline_core::secret::Secrets;
 
-use crate::chat::{ChatChunk, ChunkChoice, Delta, FinishReason, TokenCounts};
+use crate::chat::{CallFormat, ChatChunk, ChunkChoice, Delta, FinishReason, Logprobs, TokenCounts};
 use crate::error::ApiError;
 use crate::narration::{Narration, Piece};
 use crate::response::{Head, Trace};
@@ -140,6 +140,16 @@ impl Chunks {
         let mut function = serde_json::Map::new();
         function.extend(name.map(|name| ("name".to_owned(), name.into())));
         function.insert("arguments".to_owned(), arguments.into());
+        if self.head.calls == CallFormat::FunctionCall {
+            // There is no place for a second call.
+            if index == 0 {
+                out.extend_from_slice(&self.before);
+                out.extend_from_slice(b"\"function_call\":");
+                json(out, &function);
+                out.extend_from_slice(self.after);
+            }
+            return;
+        }
         let mut call = serde_json::Map::new();
         call.insert("index".to_owned(), index.into());
         if let Some(id) = id {
@@ -162,8 +172,8 @@ impl Chunks {
         let mut last = self.chunk(vec![ChunkChoice {
             index: 0,
             delta: Delta::default(),
-            finish_reason: Some(FinishReason::from(answer.finish)),
-            logprobs: (),
+            finish_reason: Some(FinishReason::of(answer.finish, self.head.calls)),
+            logprobs: answer.logprobs.clone().and_then(Logprobs::new),
         }]);
         last.usage = (self.usage == UsageChunk::Wanted).then_some(None);
         last.trunkline = Some(self.trace.extension(Some(answer)));

@@ -6,7 +6,7 @@ use trunkline_core::event::{Attempted, Finish, Receipt, SessionId, ToolCall, Usa
 use trunkline_core::failure::{Category, Failure};
 
 fn chunks(usage: UsageChunk) -> Chunks {
-    let head = Head { id: "cmpl-1".into(), created: 7, model: "m\"x".into() };
+    let head = Head { id: "cmpl-1".into(), created: 7, model: "m\"x".into(), calls: CallFormat::default() };
     let mut chunks = Chunks::new(head, usage, Arc::new(Secrets::new(["hunter2-hunter2".to_owned()])));
     (chunks.trace.run, chunks.trace.provider) = ("r1".into(), "codex".into());
     chunks
@@ -210,4 +210,48 @@ fn tool_call_is_streamed_in_pieces() {
     );
     assert_eq!(frames[2]["delta"]["tool_calls"], json!([{"index": 1, "function": {"arguments": "{\"city\":1}"}}]));
     assert_eq!(frames[3]["finish_reason"], json!("tool_calls"));
+}
+
+#[test]
+fn calls_and_log_probabilities_have_the_format_that_the_client_asked_for() {
+    let piece = |index, name: Option<&str>, arguments: &str| Event::ToolCall {
+        index,
+        id: name.map(|_| format!("call_{index}")),
+        name: name.map(str::to_owned),
+        arguments: arguments.into(),
+    };
+    let call = ToolCall { id: "call_0".into(), name: "f".into(), arguments: "{}".into() };
+    let logprobs = r#"{"content":[{"token":"a","logprob":-1}],"refusal":null}"#;
+    let answer = Answer {
+        calls: vec![call],
+        logprobs: Some(logprobs.into()),
+        ..Answer::new("", Usage::default(), Finish::ToolCalls)
+    };
+    let head = Head { id: "cmpl-1".into(), created: 7, model: "m".into(), calls: CallFormat::FunctionCall };
+    let (mut chunks, mut out) = (Chunks::new(head.clone(), UsageChunk::No, Arc::default()), Vec::new());
+    for event in
+        [piece(0, Some("f"), ""), piece(0, None, "{}"), piece(1, Some("g"), "{}"), Event::Finished(answer.clone())]
+    {
+        chunks.push(&event, &mut out);
+    }
+    let frames: Vec<Value> = sse::SseDecoder::default()
+        .push(&out)
+        .iter()
+        .filter(|frame| *frame != "[DONE]")
+        .map(|frame| serde_json::from_str(frame).unwrap())
+        .collect();
+    let deltas: Vec<&Value> = frames.iter().map(|frame| &frame["choices"][0]["delta"]).collect();
+    assert_eq!(
+        deltas[1..3],
+        [&json!({"function_call": {"name": "f", "arguments": ""}}), &json!({"function_call": {"arguments": "{}"}}),]
+    );
+    let last = &frames[3]["choices"][0];
+    assert_eq!((frames.len(), &last["finish_reason"]), (4, &json!("function_call")));
+    assert_eq!(last["logprobs"], serde_json::from_str::<Value>(logprobs).unwrap());
+
+    let whole = serde_json::to_value(crate::response::whole(head, &Trace::default(), answer)).unwrap();
+    let choice = &whole["choices"][0];
+    assert_eq!(choice["message"]["function_call"], json!({"name": "f", "arguments": "{}"}));
+    assert_eq!((&choice["message"].get("tool_calls"), &choice["finish_reason"]), (&None, &json!("function_call")));
+    assert_eq!(choice["logprobs"], last["logprobs"]);
 }

@@ -4,14 +4,17 @@
 //! Servers differ in what they omit, so parsing is lenient: a member of an unexpected type counts as absent. There are
 //! no sockets here: connecting, timeouts and cancellation are up to the caller.
 
+pub use embeddings::{check_embeddings, embeddings_request};
 pub use failure::{UpstreamHeaders, failure};
 pub use models::models;
 pub use reader::UpstreamReader;
-pub use request::{NEWER_LIMIT, request};
+pub use request::{FUNCTIONS, NEWER_LIMIT, request};
 
 mod calls;
 mod chunk;
+mod embeddings;
 mod failure;
+mod logprobs;
 mod models;
 mod reader;
 mod request;

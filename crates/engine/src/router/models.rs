@@ -9,6 +9,7 @@ use std::sync::Arc;
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::provider::{self, Provider};
 use trunkline_core::turn::Turn;
+use trunkline_core::vocabulary::PromptDelivery;
 
 use crate::attempt::program::locate;
 use crate::attempt::template::LaunchTemplates;
@@ -34,6 +35,18 @@ pub struct Models {
     recipes: Vec<Arc<Provider>>,
     asked: AskedModels,
     templates: LaunchTemplates,
+}
+
+/// Abilities of a provider that clients ask about before they send a request.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ModelAbilities {
+    /// Name of the provider.
+    pub provider: String,
+    /// Tools of the client reach the provider.
+    pub tools: bool,
+    pub images: bool,
+    /// Answers come with reasoning. Unknown for a service, and false then.
+    pub reasoning: bool,
 }
 
 impl Models {
@@ -187,6 +200,19 @@ impl Models {
     /// Whether a name has candidates.
     pub fn knows(&self, name: &str) -> bool {
         self.candidates(name).is_some()
+    }
+
+    /// Abilities of the provider that is tried first for a name. `None` if the name has no candidates.
+    pub fn abilities(&self, name: &str) -> Option<ModelAbilities> {
+        let candidates = self.candidates(name)?;
+        let backend = &candidates.first()?.model.backend;
+        let (tools, reasoning) = match backend {
+            Backend::Program(provider) => (provider.prompt == PromptDelivery::Request, true),
+            Backend::Api(_) => (true, false),
+            Backend::Agent(_) => (false, true),
+        };
+        let (provider, images) = (backend.name().to_owned(), backend.takes_images());
+        Some(ModelAbilities { provider, tools, images, reasoning })
     }
 
     /// Whether a provider behind this name keeps sessions. True for an unknown name, which is refused elsewhere.

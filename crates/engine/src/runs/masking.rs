@@ -20,8 +20,9 @@ pub(crate) fn masked_whole<'a>(event: &'a Event, secrets: &Secrets) -> Cow<'a, E
         Event::Started { .. } | Event::Workspace(_) | Event::Attempted(_) => Cow::Borrowed(event),
         // Usually there is nothing to mask.
         Event::Text { delta } | Event::Thinking { delta } if !secrets.may_be_in(delta) => Cow::Borrowed(event),
-        Event::Finished(Answer { content, usage: _, finish: _, calls, metadata })
+        Event::Finished(Answer { content, usage: _, finish: _, calls, metadata, logprobs })
             if calls.is_empty()
+                && logprobs.is_none()
                 && !secrets.may_be_in(content)
                 && !metadata.values().any(|value| may_be_in(secrets, value)) =>
         {
@@ -99,7 +100,7 @@ impl EventMask<'_> {
         }
     }
 
-    fn answer(&self, Answer { content, usage, finish, calls, metadata }: &Answer) -> Answer {
+    fn answer(&self, Answer { content, usage, finish, calls, metadata, logprobs }: &Answer) -> Answer {
         let call = |ToolCall { id, name, arguments }: &ToolCall| ToolCall {
             id: self.text(id),
             name: self.text(name),
@@ -111,6 +112,8 @@ impl EventMask<'_> {
             finish: *finish,
             calls: calls.iter().map(call).collect(),
             metadata: self.members(metadata),
+            // A secret may be split into tokens here, where a mask of strings would miss it. JSON cannot be cut either.
+            logprobs: logprobs.clone().filter(|json| self.text(content) == *content && self.text(json) == *json),
         }
     }
 
@@ -246,6 +249,24 @@ mod tests {
         assert_eq!(masked, events("a *** b"));
         let cut: Vec<Event> = events("aaäb").iter().map(|event| super::masked(event, &secrets, 3)).collect();
         assert_eq!(cut, events("aa"), "cut to the limit at a character boundary");
+    }
+
+    #[test]
+    fn log_probabilities_are_dropped_when_the_answer_has_a_secret() {
+        let secrets = Secrets::new([SECRET.to_owned()]);
+        let answer = |content: &str, logprobs: &str| Answer {
+            logprobs: Some(logprobs.to_owned()),
+            ..Answer::new(content, Usage::default(), Finish::Stop)
+        };
+        for (content, logprobs, kept) in [
+            ("hunter", r#"{"content":[{"token":"hunter"}]}"#, true),
+            (SECRET, r#"{"content":[{"token":"hunter2-"},{"token":"hunter2"}]}"#, false),
+            ("a", r#"{"content":[{"token":"hunter2-hunter2"}]}"#, false),
+        ] {
+            let event = Event::Finished(answer(content, logprobs));
+            let Event::Finished(masked) = masked_whole(&event, &secrets).into_owned() else { unreachable!() };
+            assert_eq!(masked.logprobs.is_some(), kept, "{content} {logprobs}");
+        }
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl Engine {
     }
 
     /// Lists the available models. For the name of a known CLI, adds why it is not available.
-    fn unknown_model(&self, models: &Models, name: &str) -> StartError {
+    pub(crate) fn unknown_model(&self, models: &Models, name: &str) -> StartError {
         let names = models.names();
         let near = near(name, names.iter().map(String::as_str));
         let cli = models.known_cli(name, self.shared.settings.variable("PATH"));

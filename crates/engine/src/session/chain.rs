@@ -26,7 +26,8 @@ impl MessageChain {
 
     /// The chain extended by one message. Every part is preceded by its length, so that the parts cannot be confused.
     pub(crate) fn then(self, message: &Message) -> Self {
-        let Message { role, text, images, calls, call_id } = message;
+        // The name is left out: an agent does not get it.
+        let Message { role, text, images, calls, call_id, name: _ } = message;
         let mut hasher = blake3::Hasher::new();
         hasher.update(&self.hash);
         hasher.update(&[match role {

@@ -5,6 +5,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use trunkline_core::event::{Answer, Finish, SessionId, Usage};
+use trunkline_wire::chat::CallFormat;
 use trunkline_wire::response::Head;
 use trunkline_wire::sse;
 use trunkline_wire::stream::{Chunks, UsageChunk};
@@ -43,7 +44,7 @@ fn terms() -> Terms {
 }
 
 fn head() -> Head {
-    Head { id: "cmpl-1".into(), created: 7, model: "m".into() }
+    Head { id: "cmpl-1".into(), created: 7, model: "m".into(), calls: CallFormat::default() }
 }
 
 async fn whole(feed: AnswerFeed<Scripted>, terms: Terms) -> HttpResponse {

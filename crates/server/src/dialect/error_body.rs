@@ -7,13 +7,14 @@ use axum::body::Body;
 use http::header::CONTENT_LENGTH;
 use trunkline_wire::error::ApiError;
 
+use super::ollama;
 use crate::answer::reply::HttpResponse;
 
 /// Writes the body of an error.
 type ErrorBody = fn(&ApiError) -> String;
 
 /// Beginnings of paths whose clients do not expect OpenAI's shape. The first match applies.
-const ERROR_BODIES: [(&str, ErrorBody); 0] = [];
+const ERROR_BODIES: [(&str, ErrorBody); 1] = [("/api/", ollama::error_body)];
 
 /// Replaces the body of an error response, if the clients of its path expect another shape than OpenAI's.
 pub(crate) fn shape_error(path: &str, response: &mut HttpResponse) {

@@ -11,7 +11,10 @@
 //! An error is an [`ApiError`] with its status everywhere; only its body depends on the dialect ([`error_body`]).
 
 pub(crate) mod chat;
+pub(crate) mod completions;
+pub(crate) mod embeddings;
 mod error_body;
+pub(crate) mod ollama;
 pub(crate) mod responses;
 
 use std::sync::Arc;
@@ -38,6 +41,11 @@ pub(crate) use error_body::shape_error;
 /// An API dialect, in which clients ask for turns.
 pub(crate) trait Dialect: Send + 'static {
     type Format: AnswerFormat;
+
+    /// Answers a request that asks for no turn. `None` if it asks for one.
+    fn at_once<D: Door>(_app: &App<D>, _body: &[u8]) -> Option<Result<HttpResponse, ApiError>> {
+        None
+    }
 
     /// Translates a request. The owner, the session header, the idempotency key and the wishes in headers are not its concern.
     fn read<D: Door>(
@@ -118,6 +126,9 @@ async fn exchange<T: Dialect, D: Door>(app: &Arc<App<D>>, head: &Parts, body: Bo
         return Err(ApiError::stopping());
     }
     let body = body::read_json(&head.headers, body, &app.config.limits).await?;
+    if let Some(response) = T::at_once(app, &body) {
+        return response;
+    }
     let Asked { mut turn, delivery, format } = T::read(app, head, &body).await?;
     let key = admission::idempotency_key(&head.headers, &body)?;
     let identity = key.is_none().then(|| RequestIdentity::new(head, &body));

@@ -258,3 +258,57 @@ fn another_trunkline_can_be_an_upstream() {
     let error = gateway.chat("hi").model("up/missing").send().error(500);
     assert_eq!(error["code"], "not_found");
 }
+
+#[test]
+fn log_probabilities_names_and_old_functions_are_passed_in_both_directions() {
+    let logprobs = json!({"content": [{"token": "Hi", "logprob": -0.25, "bytes": [72, 105], "top_logprobs": []}], "refusal": null});
+    let answer = json!({"choices": [{"index": 0, "finish_reason": "stop", "logprobs": logprobs,
+        "message": {"role": "assistant", "content": "Hi"}}]});
+    let chunk =
+        json!({"choices": [{"index": 0, "delta": {"content": "Hi"}, "logprobs": logprobs, "finish_reason": "stop"}]});
+    let call = json!({"name": "weather", "arguments": "{}"});
+    let service = FakeLlm::new([
+        Script::Says(200, "content-type: application/json\r\n", answer.to_string()),
+        Script::Says(200, "content-type: text/event-stream\r\n", format!("data: {chunk}\n\ndata: [DONE]\n\n")),
+        whole(json!({"role": "assistant", "content": null, "function_call": call}), "function_call"),
+        stream(
+            &[
+                json!({"function_call": {"name": "weather", "arguments": ""}}),
+                json!({"function_call": {"arguments": "{}"}}),
+            ],
+            "function_call",
+        ),
+    ]);
+    let gateway = gateway(&service, "");
+    let named = json!({"role": "user", "name": "bob", "content": "hi"});
+    let ask = || {
+        let request = gateway.chat("").model("up").with_messages(vec![named.clone()]).with("logprobs", true);
+        request.with("top_logprobs", 2).with("store", false).with("n", 1)
+    };
+    let key = |request: crate::http::RequestBuilder| request.header("idempotency-key", "one");
+    let first = key(ask()).send();
+    assert_eq!((first.content().as_str(), &first.json()["choices"][0]["logprobs"]), ("Hi", &logprobs));
+    assert_eq!(key(ask()).send().json()["choices"], first.json()["choices"], "also when it is replayed");
+    let frames = ask().streamed().send().frames();
+    let streamed: Vec<&Value> =
+        frames.iter().map(|frame| &frame["choices"][0]["logprobs"]).filter(|logprobs| !logprobs.is_null()).collect();
+    assert_eq!(streamed, [&logprobs]);
+    let sent = service.seen()[0].1.clone();
+    assert_eq!((&sent["logprobs"], &sent["top_logprobs"], &sent["store"]), (&json!(true), &json!(2), &json!(false)));
+    assert_eq!(sent["messages"], json!([named]));
+
+    let functions = json!([{"name": "weather", "parameters": {"type": "object"}}]);
+    let ask = || gateway.chat("Rome?").model("up").with("functions", functions.clone()).with("function_call", "auto");
+    let choice = ask().send().json()["choices"][0].clone();
+    assert_eq!((&choice["message"]["function_call"], &choice["finish_reason"]), (&call, &json!("function_call")));
+    let sent = service.seen()[2].1.clone();
+    assert_eq!((&sent["functions"], &sent["function_call"], sent.get("tools")), (&functions, &json!("auto"), None));
+    let frames = ask().streamed().send().frames();
+    let arguments: String =
+        frames.iter().filter_map(|frame| frame["choices"][0]["delta"]["function_call"]["arguments"].as_str()).collect();
+    assert_eq!(arguments, "{}");
+    assert!(frames.iter().any(|frame| frame["choices"][0]["finish_reason"] == "function_call"), "{frames:?}");
+
+    let refused = gateway.chat("hi").model("up").with("n", 2).send().error(400);
+    assert_eq!((&refused["param"], &refused["code"]), (&json!("n"), &json!("unsupported_parameter")));
+}

@@ -35,7 +35,19 @@ pub(super) struct UpstreamChoice<'a> {
     message: Lenient<UpstreamMessage<'a>>,
     pub(super) finish_reason: Lenient<String>,
     #[serde(borrow)]
+    pub(super) logprobs: Lenient<UpstreamLogprobs<'a>>,
+    #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
+}
+
+/// Log probabilities of the tokens in a choice.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(default)]
+pub(super) struct UpstreamLogprobs<'a> {
+    #[serde(borrow)]
+    pub(super) content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) refusal: Option<&'a RawValue>,
 }
 
 /// A delta, or the complete message.

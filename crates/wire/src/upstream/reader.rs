@@ -11,6 +11,7 @@ use trunkline_core::failure::{Category, Failure, FailureRule};
 use super::calls::CallAssembler;
 use super::chunk::{UpstreamChoice, UpstreamChunk};
 use super::failure::{in_band, summarize};
+use super::logprobs::LogprobsAssembler;
 use crate::sse;
 
 /// Maximum size of a single frame.
@@ -32,6 +33,7 @@ pub struct UpstreamReader {
     model: Option<String>,
     content: String,
     calls: CallAssembler,
+    logprobs: LogprobsAssembler,
     usage: Option<Usage>,
     finish: Option<Finish>,
     /// A choice has arrived: there is an answer, though it may be empty.
@@ -60,6 +62,7 @@ impl UpstreamReader {
             model: None,
             content: String::new(),
             calls: CallAssembler::default(),
+            logprobs: LogprobsAssembler::default(),
             usage: None,
             finish: None,
             answered: false,
@@ -225,7 +228,10 @@ impl UpstreamReader {
                 Err(_too_many) => return self.refuse("the upstream's answer has more than 1024 tool calls"),
             }
         }
-        if self.content.len() + self.calls.size > MAX_ANSWER_BYTES {
+        if let Some(logprobs) = choice.logprobs.0.take() {
+            self.logprobs.add(&logprobs);
+        }
+        if self.content.len() + self.calls.size + self.logprobs.size() > MAX_ANSWER_BYTES {
             return self.refuse("the upstream's answer is larger than 64 MiB");
         }
         if let Some(error) = choice.error {
@@ -272,7 +278,7 @@ impl UpstreamReader {
             let output: String = [content.as_str()].into_iter().chain(call_texts).collect();
             Usage::estimate(prompt, &output)
         });
-        Answer { calls, ..Answer::new(content, usage, finish) }
+        Answer { calls, logprobs: self.logprobs.take(), ..Answer::new(content, usage, finish) }
     }
 
     fn refuse(&mut self, message: &str) {

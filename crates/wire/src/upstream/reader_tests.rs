@@ -181,7 +181,8 @@ fn stream_of_our_own_gateway_is_decoded() {
         piece(None, None, "{\"a\":1}"),
         Event::Finished(answer.clone()),
     ];
-    let head = Head { id: "cmpl-1".into(), created: 1, model: "claude".into() };
+    let head =
+        Head { id: "cmpl-1".into(), created: 1, model: "claude".into(), calls: crate::chat::CallFormat::default() };
     let mut chunks = Chunks::new(head, UsageChunk::Wanted, Default::default());
     let mut body = crate::sse::KEEP_ALIVE.to_vec();
     for event in &events {
@@ -395,5 +396,25 @@ proptest! {
         ),
     ) {
         read(frames.iter().map(String::as_bytes));
+    }
+}
+
+#[test]
+fn log_probabilities_are_part_of_the_answer_whole_and_streamed() {
+    let token = |token: &str| format!(r#"{{"token":"{token}","logprob":-0.5,"bytes":null,"top_logprobs":[]}}"#);
+    let expected = format!(r#"{{"content":[{},{}],"refusal":null}}"#, token("a"), token("b"));
+    let whole = format!(
+        r#"{{"choices":[{{"index":0,"message":{{"content":"ab"}},"finish_reason":"stop","logprobs":{expected}}}]}}"#
+    );
+    let chunk = |name: &str| {
+        let logprobs = format!(r#"{{"content":[{}]}}"#, token(name));
+        format!(
+            "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{name}\"}},\"logprobs\":{logprobs}}}]}}\n\n"
+        )
+    };
+    let streamed = [chunk("a"), chunk("b"), "data: [DONE]\n\n".to_owned()].concat();
+    for body in [whole, streamed] {
+        let Some(Ok(answer)) = decode(&body).end else { panic!("{body}") };
+        assert_eq!((answer.content.as_str(), answer.logprobs.as_ref()), ("ab", Some(&expected)));
     }
 }

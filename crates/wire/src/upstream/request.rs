@@ -13,6 +13,9 @@ use trunkline_core::turn::{AnswerTiming, Image, Json, Message, Role, Turn};
 /// The newer name of `max_tokens`, the only one that newer models accept.
 pub const NEWER_LIMIT: &str = "max_completion_tokens";
 
+/// The deprecated name of `tools`. A request with it has messages in the old format, too.
+pub const FUNCTIONS: &str = "functions";
+
 /// Returns the request body for `turn` on the upstream's `model`, with `system_prompt` before all other messages.
 #[must_use]
 pub fn request(turn: &Turn, system_prompt: Option<&str>, model: Option<&str>) -> Vec<u8> {
@@ -77,6 +80,10 @@ struct SentMessage<'a> {
     tool_calls: Vec<SentCall<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function_call: Option<SentFunction<'a>>,
 }
 
 #[derive(serde::Serialize)]
@@ -134,8 +141,9 @@ impl Serialize for DataUrl<'_> {
 /// comes first, because templates of local models reject a second one.
 fn messages<'a>(turn: &'a Turn, system_prompt: Option<&'a str>) -> Vec<SentMessage<'a>> {
     let mut unanswered = VecDeque::new();
-    let mut messages: Vec<SentMessage<'a>> =
-        turn.messages.iter().enumerate().map(|(at, message)| convert(message, at, &mut unanswered)).collect();
+    let old = turn.options.more.iter().any(|(name, _)| *name == FUNCTIONS);
+    let mut convert = |(at, message)| old_format(message, old).unwrap_or_else(|| convert(message, at, &mut unanswered));
+    let mut messages: Vec<SentMessage<'a>> = turn.messages.iter().enumerate().map(&mut convert).collect();
     let Some(extra) = system_prompt.filter(|prompt| !prompt.is_empty()) else { return messages };
     match messages.first_mut() {
         Some(SentMessage { role: "system", content: SentContent::Text(text), .. }) => {
@@ -167,7 +175,27 @@ fn convert<'a>(message: &'a Message, at: usize, unanswered: &mut VecDeque<String
     }
     let answered = || (message.role == Role::Tool).then(|| unanswered.pop_front()).flatten().map(Cow::Owned);
     let tool_call_id = message.call_id.as_deref().map(Cow::Borrowed).or_else(answered);
-    let content = match (&*message.text, &*message.images) {
+    let name = message.name.as_deref();
+    SentMessage { tool_calls, tool_call_id, name, ..SentMessage::new(role, content(message)) }
+}
+
+/// Converts a call or a result of the deprecated `function_call`, if the request has `functions` as well.
+fn old_format(message: &Message, has_functions: bool) -> Option<SentMessage<'_>> {
+    let name = message.name.as_deref();
+    match (message.role, &*message.calls) {
+        (Role::Assistant, [ToolCall { id, name: function, arguments }]) if has_functions && id.is_empty() => {
+            let function_call = Some(SentFunction { name: function, arguments });
+            Some(SentMessage { name, function_call, ..SentMessage::new("assistant", content(message)) })
+        }
+        (Role::Tool, _) if has_functions && message.call_id.is_none() && name.is_some() => {
+            Some(SentMessage { name, ..SentMessage::new("function", content(message)) })
+        }
+        (Role::System | Role::User | Role::Assistant | Role::Tool, _) => None,
+    }
+}
+
+fn content(message: &Message) -> SentContent<'_> {
+    match (&*message.text, &*message.images) {
         ("", []) if !message.calls.is_empty() => SentContent::Null,
         (text, []) => SentContent::Text(text.into()),
         (text, images) => {
@@ -176,13 +204,12 @@ fn convert<'a>(message: &'a Message, at: usize, unanswered: &mut VecDeque<String
                 images.iter().map(|image| SentPart::ImageUrl { image_url: SentImageUrl { url: DataUrl(image) } });
             SentContent::Parts(text.into_iter().chain(images).collect())
         }
-    };
-    SentMessage { tool_calls, tool_call_id, ..SentMessage::new(role, content) }
+    }
 }
 
 impl<'a> SentMessage<'a> {
     fn new(role: &'static str, content: SentContent<'a>) -> Self {
-        Self { role, content, tool_calls: Vec::new(), tool_call_id: None }
+        Self { role, content, tool_calls: Vec::new(), tool_call_id: None, name: None, function_call: None }
     }
 }
 

@@ -126,3 +126,23 @@ proptest::proptest! {
         assert_eq!(read, turn);
     }
 }
+
+#[test]
+fn deprecated_functions_are_sent_in_their_own_format() {
+    let body = json!({
+        "model": "ours", "stream": false, "logprobs": true, "top_logprobs": 2, "store": false,
+        "functions": [{"name": "add", "parameters": {"type": "object"}}], "function_call": {"name": "add"},
+        "messages": [
+            {"role": "user", "name": "bob", "content": "2 + 2?"},
+            {"role": "assistant", "content": null, "function_call": {"name": "add", "arguments": "{}"}},
+            {"role": "function", "name": "add", "content": "4"},
+        ],
+    });
+    let turn = ChatRequest::parse(body.to_string().as_bytes()).unwrap().into_turn().unwrap();
+    assert_eq!(sent(&turn, None, Some("ours")), body);
+    // Without `functions`, servers get the format that they all know.
+    let tools = Turn { options: Options::default(), ..turn };
+    let messages = sent(&tools, None, None)["messages"].take();
+    assert_eq!((&messages[1]["tool_calls"][0]["id"], &messages[2]["role"]), (&json!("call_1_0"), &json!("tool")));
+    assert_eq!((&messages[2]["tool_call_id"], &messages[0]["name"]), (&json!("call_1_0"), &json!("bob")));
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::request::Parts;
 use trunkline_core::event::Answer;
 use trunkline_core::secret::Secrets;
-use trunkline_wire::chat::ChatRequest;
+use trunkline_wire::chat::{CallFormat, ChatRequest};
 use trunkline_wire::error::ApiError;
 use trunkline_wire::response::{self, Head, Trace};
 use trunkline_wire::stream::{Chunks, UsageChunk};
@@ -23,6 +23,7 @@ pub(crate) struct Chat;
 pub(crate) struct Completion {
     model: String,
     usage: UsageChunk,
+    calls: CallFormat,
 }
 
 impl Dialect for Chat {
@@ -35,8 +36,9 @@ impl Dialect for Chat {
         }
         let usage = if chat.include_usage() { UsageChunk::Wanted } else { UsageChunk::No };
         let delivery = if chat.stream == Some(true) { Delivery::Streamed } else { Delivery::Whole };
+        let calls = chat.call_format();
         let turn = chat.into_turn()?;
-        let format = Completion { model: turn.model.clone(), usage };
+        let format = Completion { model: turn.model.clone(), usage, calls };
         Ok(Asked { turn, delivery, format })
     }
 }
@@ -46,11 +48,11 @@ impl AnswerFormat for Completion {
     type Whole = Head;
 
     fn frames(self, run: &RunHead, secrets: Arc<Secrets>) -> Chunks {
-        Chunks::new(head(run, self.model), self.usage, secrets)
+        Chunks::new(head(run, self.model, self.calls), self.usage, secrets)
     }
 
     fn whole(self, run: &RunHead) -> Head {
-        head(run, self.model)
+        head(run, self.model, self.calls)
     }
 }
 
@@ -61,6 +63,6 @@ impl WholeAnswer for Head {
     }
 }
 
-fn head(run: &RunHead, model: String) -> Head {
-    Head { id: ["cmpl-", &run.id].concat(), created: run.created, model }
+fn head(run: &RunHead, model: String, calls: CallFormat) -> Head {
+    Head { id: ["cmpl-", &run.id].concat(), created: run.created, model, calls }
 }
