@@ -12,7 +12,11 @@
 
 pub(crate) mod chat;
 mod error_body;
+mod functions;
+mod json;
+mod question;
 pub(crate) mod responses;
+mod text_or;
 
 use std::sync::Arc;
 
