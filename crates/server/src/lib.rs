@@ -101,6 +101,7 @@ fn routes<D: Door>(app: Arc<App<D>>) -> Router {
                 .route(&format!("{base}/runs/{{id}}/diff{slash}"), get(runs::diff));
         }
         router = router.route(&format!("{base}/models/{{*id}}"), get(models::one));
+        router = dialect::messages::routes(router, base);
     }
     router.fallback(unknown_path).method_not_allowed_fallback(wrong_method).with_state(app)
 }

@@ -5,8 +5,10 @@
 
 use axum::body::Body;
 use http::header::CONTENT_LENGTH;
+use http::{HeaderValue, Request, StatusCode};
 use trunkline_wire::error::ApiError;
 
+use super::messages;
 use crate::answer::reply::HttpResponse;
 
 /// Writes the body of an error.
@@ -15,12 +17,34 @@ type ErrorBody = fn(&ApiError) -> String;
 /// Beginnings of paths whose clients do not expect OpenAI's shape. The first match applies.
 const ERROR_BODIES: [(&str, ErrorBody); 0] = [];
 
-/// Replaces the body of an error response, if the clients of its path expect another shape than OpenAI's.
-pub(crate) fn shape_error(path: &str, response: &mut HttpResponse) {
-    let Some(error) = response.extensions_mut().remove::<ApiError>() else { return };
-    if let Some(body) = error_body(path, &ERROR_BODIES) {
-        *response.body_mut() = Body::from(body(&error));
+/// The form that the client of a request expects of its answer. Known before the request is read.
+pub(crate) struct AnswerShape {
+    is_anthropic: bool,
+}
+
+impl AnswerShape {
+    pub(crate) fn of<B>(request: &Request<B>) -> Self {
+        Self { is_anthropic: messages::is_spoken(request.uri().path(), request.headers()) }
+    }
+
+    /// Completes a response: replaces the body of an error, if the clients of its path expect another shape than OpenAI's.
+    pub(crate) fn apply(&self, path: &str, request_id: &HeaderValue, response: &mut HttpResponse) {
+        if self.is_anthropic {
+            response.headers_mut().insert("request-id", request_id.clone());
+        }
+        let Some(error) = response.extensions_mut().remove::<ApiError>() else { return };
+        let body = if self.is_anthropic {
+            Body::from(messages::error_body(&error, request_id.to_str().ok()))
+        } else if let Some(body) = error_body(path, &ERROR_BODIES) {
+            Body::from(body(&error))
+        } else {
+            return;
+        };
+        *response.body_mut() = body;
         response.headers_mut().remove(CONTENT_LENGTH);
+        if error.code == "model_not_found" && self.is_anthropic {
+            *response.status_mut() = StatusCode::NOT_FOUND;
+        }
     }
 }
 

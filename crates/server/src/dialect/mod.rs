@@ -12,10 +12,14 @@
 
 pub(crate) mod chat;
 mod error_body;
+mod estimate;
 mod functions;
 mod json;
+pub(crate) mod messages;
 mod question;
 pub(crate) mod responses;
+#[cfg(test)]
+mod test_events;
 mod text_or;
 
 use std::sync::Arc;
@@ -36,7 +40,7 @@ use crate::app::App;
 use crate::connection::body;
 use crate::door::Door;
 use crate::repeat::{self, EarlierRequest, RequestIdentity};
-pub(crate) use error_body::shape_error;
+pub(crate) use error_body::AnswerShape;
 
 /// An API dialect, in which clients ask for turns.
 pub(crate) trait Dialect: Send + 'static {

@@ -40,6 +40,7 @@ mod history;
 mod killed_gateway;
 mod limits;
 mod load;
+mod messages;
 mod metrics;
 mod mock_llm;
 mod models_json;
