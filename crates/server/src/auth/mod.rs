@@ -23,6 +23,9 @@ pub use origin::{AllowedOrigin, AllowedOrigins, InvalidOrigin, OriginWithoutKeys
 /// Query parameters in which clients pass keys, where logs and histories would keep them.
 const KEY_PARAMETERS: [&str; 5] = ["api_key", "api-key", "apikey", "key", "access_token"];
 
+/// Headers other than `Authorization` in which clients pass keys: Anthropic's and Google's.
+const KEY_HEADERS: [&str; 2] = ["x-api-key", "x-goog-api-key"];
+
 /// Maximum length of a host name that an error message repeats.
 const MAX_HOST_BYTES: usize = 253;
 
@@ -253,7 +256,7 @@ pub(crate) fn given_key(headers: &HeaderMap) -> Option<&str> {
         let (scheme, key) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then_some(key.trim())
     });
-    bearer.or_else(|| text(headers, "x-api-key"))
+    bearer.or_else(|| KEY_HEADERS.iter().find_map(|name| text(headers, name)))
 }
 
 /// Value of a header, unless the header is repeated or not text.

@@ -8,7 +8,7 @@ use http::header::CONTENT_LENGTH;
 use http::{HeaderValue, Request, StatusCode};
 use trunkline_wire::error::ApiError;
 
-use super::messages;
+use super::{gemini, messages};
 use crate::answer::reply::HttpResponse;
 
 /// Writes the body of an error.
@@ -18,34 +18,49 @@ type ErrorBody = fn(&ApiError) -> String;
 const ERROR_BODIES: [(&str, ErrorBody); 0] = [];
 
 /// The form that the client of a request expects of its answer. Known before the request is read.
-pub(crate) struct AnswerShape {
-    is_anthropic: bool,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AnswerShape {
+    Anthropic,
+    Google,
+    /// OpenAI's, unless [`ERROR_BODIES`] has another one.
+    ByPath,
 }
 
 impl AnswerShape {
     pub(crate) fn of<B>(request: &Request<B>) -> Self {
-        Self { is_anthropic: messages::is_spoken(request.uri().path(), request.headers()) }
+        if messages::is_spoken(request.uri().path(), request.headers()) {
+            Self::Anthropic
+        } else if gemini::is_spoken(request) {
+            Self::Google
+        } else {
+            Self::ByPath
+        }
     }
 
-    /// Completes a response: replaces the body of an error, if the clients of its path expect another shape than OpenAI's.
-    pub(crate) fn apply(&self, path: &str, request_id: &HeaderValue, response: &mut HttpResponse) {
-        if self.is_anthropic {
+    /// Completes a response: replaces the body of an error, if the client expects another shape than OpenAI's.
+    pub(crate) fn apply(self, path: &str, request_id: &HeaderValue, response: &mut HttpResponse) {
+        if self == Self::Anthropic {
             response.headers_mut().insert("request-id", request_id.clone());
         }
         let Some(error) = response.extensions_mut().remove::<ApiError>() else { return };
-        let body = if self.is_anthropic {
-            Body::from(messages::error_body(&error, request_id.to_str().ok()))
-        } else if let Some(body) = error_body(path, &ERROR_BODIES) {
-            Body::from(body(&error))
-        } else {
-            return;
+        let body = match (self, error_body(path, &ERROR_BODIES)) {
+            (Self::Anthropic, _) => Body::from(messages::error_body(&error, request_id.to_str().ok())),
+            (Self::Google, _) => Body::from(gemini::error_body(&error)),
+            (Self::ByPath, Some(body)) => Body::from(body(&error)),
+            (Self::ByPath, None) => return,
         };
         *response.body_mut() = body;
         response.headers_mut().remove(CONTENT_LENGTH);
-        if error.code == "model_not_found" && self.is_anthropic {
-            *response.status_mut() = StatusCode::NOT_FOUND;
+        if let Ok(status) = StatusCode::from_u16(native_status(&error)) {
+            *response.status_mut() = status;
         }
     }
+}
+
+/// Status of an error in APIs other than OpenAI's.
+pub(super) fn native_status(error: &ApiError) -> u16 {
+    // OpenAI's clients know a 400 for an unknown model, all others a 404.
+    if error.code == "model_not_found" { 404 } else { error.status }
 }
 
 fn error_body(path: &str, bodies: &[(&str, ErrorBody)]) -> Option<ErrorBody> {

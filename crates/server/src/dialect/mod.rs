@@ -14,6 +14,7 @@ pub(crate) mod chat;
 mod error_body;
 mod estimate;
 mod functions;
+pub(crate) mod gemini;
 mod json;
 pub(crate) mod messages;
 mod question;
@@ -45,6 +46,11 @@ pub(crate) use error_body::AnswerShape;
 /// An API dialect, in which clients ask for turns.
 pub(crate) trait Dialect: Send + 'static {
     type Format: AnswerFormat;
+
+    /// Everything that identifies a request besides its body.
+    fn target(_head: &Parts) -> &str {
+        ""
+    }
 
     /// Translates a request. The owner, the session header, the idempotency key and the wishes in headers are not its concern.
     fn read<D: Door>(
@@ -126,7 +132,7 @@ async fn exchange<T: Dialect, D: Door>(app: &Arc<App<D>>, head: &Parts, body: Bo
     }
     let body = body::read_json(&head.headers, body, &app.config.limits).await?;
     let Asked { mut turn, delivery, format } = T::read(app, head, &body).await?;
-    let key = admission::idempotency_key(&head.headers, &body)?;
+    let key = admission::idempotency_key(&head.headers, T::target(head), &body)?;
     let identity = key.is_none().then(|| RequestIdentity::new(head, &body));
     drop(body);
     if delivery == Delivery::Later {

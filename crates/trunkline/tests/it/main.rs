@@ -36,6 +36,7 @@ mod discord;
 mod doctor;
 mod durability;
 mod errors;
+mod gemini;
 mod history;
 mod killed_gateway;
 mod limits;

@@ -12,7 +12,7 @@ use trunkline_wire::request::may_name_a_model;
 use crate::answer::reply;
 use crate::answer::reply::HttpResponse;
 use crate::app::App;
-use crate::dialect::messages;
+use crate::dialect::{gemini, messages};
 use crate::door::Door;
 
 #[derive(Serialize)]
@@ -36,6 +36,9 @@ pub(crate) async fn list<D: Door>(State(app): State<Arc<App<D>>>, headers: Heade
     if messages::models::are_asked_for(&headers) {
         return messages::models::list(&app);
     }
+    if gemini::models::are_asked_for(&headers) {
+        return gemini::models::list(&app);
+    }
     let data = app.door.models().into_iter().map(|id| model(&app, id)).collect();
     reply::json(StatusCode::OK, &ModelList { object: "list", data })
 }
@@ -53,6 +56,9 @@ pub(crate) async fn one<D: Door>(
             let id = id.strip_suffix('/').unwrap_or(&id).to_owned();
             if messages::models::are_asked_for(&headers) {
                 return messages::models::one(&app, &id);
+            }
+            if gemini::models::are_asked_for(&headers) {
+                return gemini::models::one(&app, &id);
             }
             reply::json(StatusCode::OK, &model(&app, id))
         }
