@@ -56,6 +56,8 @@ pub use session::forget_sessions;
 pub use settings::EngineSettings;
 pub use start_error::{KnownCli, StartError};
 pub use store_writer::tally::Turns;
-pub use trunkline_store::{CurrentAttempt, Durability, LogState, RunFailure, RunFilter, RunLogEntry, RunRow, RunState};
+pub use trunkline_store::{
+    CurrentAttempt, Durability, LogState, RunFailure, RunFilter, RunLogEntry, RunRow, RunState, Time,
+};
 pub use warm::{WarmBudget, WarmStats};
 pub use worktree::git::DEFAULT_GIT_TIMEOUT;

@@ -66,12 +66,16 @@ pub(crate) fn client(head: &Parts) -> ClientId {
     head.extensions.get().cloned().unwrap_or_default()
 }
 
-/// The idempotency key of a request, if it has one. The body is part of its identity.
-pub(crate) fn idempotency_key(headers: &HeaderMap, body: &[u8]) -> Result<Option<IdempotencyKey>, ApiError> {
+/// The idempotency key of a request, if it has one. The body is part of its identity, and so is `target`.
+pub(crate) fn idempotency_key(
+    headers: &HeaderMap,
+    target: &str,
+    body: &[u8],
+) -> Result<Option<IdempotencyKey>, ApiError> {
     let Some(key) = headers.get(IDEMPOTENCY_HEADER) else { return Ok(None) };
     match key.to_str() {
         Ok(key) if (1..=MAX_KEY_BYTES).contains(&key.len()) => {
-            Ok(Some(IdempotencyKey { key: key.to_owned(), request: digest(headers, body) }))
+            Ok(Some(IdempotencyKey { key: key.to_owned(), request: digest(headers, target, body) }))
         }
         Ok(_) | Err(_) => {
             let message = format!("an Idempotency-Key has 1 to {MAX_KEY_BYTES} characters, all of them ASCII");
@@ -189,9 +193,9 @@ fn prefers_async(preferences: &str) -> bool {
 }
 
 /// Digest of everything that makes a difference to the answer.
-fn digest(headers: &HeaderMap, body: &[u8]) -> [u8; 32] {
+fn digest(headers: &HeaderMap, target: &str, body: &[u8]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     let session = headers.get(SESSION_HEADER).map_or(&b""[..], HeaderValue::as_bytes);
-    hasher.update(&(session.len() as u64).to_le_bytes()).update(session).update(body);
+    hasher.update(&(session.len() as u64).to_le_bytes()).update(session).update(target.as_bytes()).update(body);
     *hasher.finalize().as_bytes()
 }

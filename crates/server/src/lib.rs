@@ -100,11 +100,13 @@ fn routes<D: Door>(app: Arc<App<D>>) -> Router {
                 .route(&format!("{base}/runs/{{id}}/events{slash}"), get(runs::events))
                 .route(&format!("{base}/runs/{{id}}/diff{slash}"), get(runs::diff));
         }
-        router = router.route(&format!("{base}/models/{{*id}}"), get(models::one));
+        router = router.route(&format!("{base}/models/{{*id}}"), get(models::one).post(dialect::gemini::call));
+        router = dialect::messages::routes(router, base);
     }
     router = dialect::completions::routes(router);
     router = dialect::embeddings::routes(router);
     router = dialect::ollama::routes(router);
+    router = dialect::gemini::routes(router);
     router.fallback(unknown_path).method_not_allowed_fallback(wrong_method).with_state(app)
 }
 

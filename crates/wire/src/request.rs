@@ -16,6 +16,7 @@ use crate::upstream;
 
 /// Maximum number of images in a request.
 pub const MAX_IMAGES: usize = 16;
+const INVALID_IMAGE: &str = "invalid_image_url";
 const MAX_IMAGE_BYTES: usize = 20 * 1024 * 1024;
 const MAX_SESSION_BYTES: usize = 256;
 const MAX_USER_BYTES: usize = 1024;
@@ -236,23 +237,39 @@ fn take_part(part: ContentPart, path: &str, texts: &mut Vec<String>, images: &mu
 
 /// Decodes `data:image/png;base64,…`.
 pub fn image(url: &str, param: &str) -> Result<Image, ApiError> {
-    let invalid = |message: String| ApiError::invalid("invalid_image_url", message).about(param);
+    let invalid = |message: &str| ApiError::invalid(INVALID_IMAGE, message).about(param);
     let Some(rest) = url.get(..5).filter(|scheme| scheme.eq_ignore_ascii_case("data:")).map(|_| &url[5..]) else {
-        return Err(invalid("images are not fetched: send the image itself as a data: URL".to_owned()));
+        return Err(invalid("images are not fetched: send the image itself as a data: URL"));
     };
-    let (media, data) = rest.split_once(',').ok_or_else(|| invalid("a data: URL needs a comma".to_owned()))?;
+    let (media, data) = rest.split_once(',').ok_or_else(|| invalid("a data: URL needs a comma"))?;
     let mut media = media.split(';').map(str::trim);
-    let kind = media.next().unwrap_or_default().to_ascii_lowercase();
-    let extension = match kind.as_str() {
-        "image/png" => "png",
-        "image/jpeg" | "image/jpg" => "jpeg",
-        "image/gif" => "gif",
-        "image/webp" => "webp",
-        _ => return Err(invalid("unsupported image type: use png, jpeg, gif or webp".to_owned())),
-    };
+    let extension = image_extension(media.next().unwrap_or_default(), param)?;
     if !media.any(|parameter| parameter.eq_ignore_ascii_case("base64")) {
-        return Err(invalid("an image must be base64: data:image/png;base64,…".to_owned()));
+        return Err(invalid("an image must be base64: data:image/png;base64,…"));
     }
+    decode_image(extension, data, param)
+}
+
+/// Decodes the base64 of an image whose media type stands apart from it.
+pub fn typed_image(media_type: &str, data: &str, param: &str) -> Result<Image, ApiError> {
+    decode_image(image_extension(media_type, param)?, data, param)
+}
+
+fn image_extension(media_type: &str, param: &str) -> Result<&'static str, ApiError> {
+    match media_type.to_ascii_lowercase().as_str() {
+        "image/png" => Ok("png"),
+        "image/jpeg" | "image/jpg" => Ok("jpeg"),
+        "image/gif" => Ok("gif"),
+        "image/webp" => Ok("webp"),
+        _ => {
+            let message = "unsupported image type: use png, jpeg, gif or webp";
+            Err(ApiError::invalid(INVALID_IMAGE, message).about(param))
+        }
+    }
+}
+
+fn decode_image(extension: &'static str, data: &str, param: &str) -> Result<Image, ApiError> {
+    let invalid = |message: String| ApiError::invalid(INVALID_IMAGE, message).about(param);
     let too_large = || invalid(format!("the image is larger than {MAX_IMAGE_BYTES} bytes"));
     if data.len() / 4 > MAX_IMAGE_BYTES / 3 + 1 {
         return Err(too_large());

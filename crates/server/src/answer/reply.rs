@@ -20,7 +20,7 @@ pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> HttpResponse 
     json_bytes(status, body)
 }
 
-/// An error in OpenAI's shape. The error itself is attached, so that it can get another shape: see [`crate::dialect::shape_error`].
+/// An error in OpenAI's shape. The error itself is attached, so that it can get another shape: see [`crate::dialect::AnswerShape`].
 pub(crate) fn error(error: &ApiError) -> HttpResponse {
     let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = json_bytes(status, error.body().into_bytes());

@@ -11,6 +11,9 @@ use super::request::text;
 /// Query parameters in which clients pass keys, where logs and histories would keep them.
 const KEY_PARAMETERS: [&str; 5] = ["api_key", "api-key", "apikey", "key", "access_token"];
 
+/// Headers other than `Authorization` in which clients pass keys: Anthropic's and Google's.
+const KEY_HEADERS: [&str; 2] = ["x-api-key", "x-goog-api-key"];
+
 /// Valid keys, stored as digests: of equal length, and useless to an attacker who reads them.
 #[derive(Clone, Default)]
 pub struct Keys {
@@ -90,5 +93,5 @@ pub(crate) fn given_key(headers: &HeaderMap) -> Option<&str> {
         let (scheme, key) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then_some(key.trim())
     });
-    bearer.or_else(|| text(headers, "x-api-key"))
+    bearer.or_else(|| KEY_HEADERS.iter().find_map(|name| text(headers, name)))
 }

@@ -32,6 +32,7 @@ pub(crate) async fn handle<D: Door>(
     let began = Instant::now();
     let id = request_id(request.headers());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let shape = dialect::AnswerShape::of(&request);
     let page = cors::allowed_page(&app.config, &request);
     let preflight = page.as_ref().and_then(|page| page.preflight(request.headers()));
     let admitted = check_framing(verdict)
@@ -55,7 +56,7 @@ pub(crate) async fn handle<D: Door>(
             }
         }
     };
-    dialect::shape_error(&path, &mut response);
+    shape.apply(&id, &mut response);
     let (status, elapsed) = (response.status().as_u16(), began.elapsed());
     tracing::debug!(request = ?id, %method, path, status, ?elapsed, "answered");
     response.headers_mut().insert("x-request-id", id);

@@ -5,28 +5,58 @@
 
 use axum::body::Body;
 use http::header::CONTENT_LENGTH;
+use http::{HeaderValue, Request, StatusCode};
 use trunkline_wire::error::ApiError;
 
-use super::ollama;
+use super::{gemini, messages, ollama};
 use crate::answer::reply::HttpResponse;
 
-/// Writes the body of an error.
-type ErrorBody = fn(&ApiError) -> String;
+/// The API whose shape the client of a request expects of errors. Known before the request is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AnswerShape {
+    OpenAi,
+    Anthropic,
+    Google,
+    Ollama,
+}
 
-/// Beginnings of paths whose clients do not expect OpenAI's shape. The first match applies.
-const ERROR_BODIES: [(&str, ErrorBody); 1] = [("/api/", ollama::error_body)];
+impl AnswerShape {
+    pub(crate) fn of<B>(request: &Request<B>) -> Self {
+        if messages::is_spoken(request.uri().path(), request.headers()) {
+            Self::Anthropic
+        } else if gemini::is_spoken(request) {
+            Self::Google
+        } else if request.uri().path().starts_with("/api/") {
+            Self::Ollama
+        } else {
+            Self::OpenAi
+        }
+    }
 
-/// Replaces the body of an error response, if the clients of its path expect another shape than OpenAI's.
-pub(crate) fn shape_error(path: &str, response: &mut HttpResponse) {
-    let Some(error) = response.extensions_mut().remove::<ApiError>() else { return };
-    if let Some(body) = error_body(path, &ERROR_BODIES) {
-        *response.body_mut() = Body::from(body(&error));
+    /// Completes a response: replaces the body of an error, if the client expects another shape than OpenAI's.
+    pub(crate) fn apply(self, request_id: &HeaderValue, response: &mut HttpResponse) {
+        if self == Self::Anthropic {
+            response.headers_mut().insert("request-id", request_id.clone());
+        }
+        let Some(error) = response.extensions_mut().remove::<ApiError>() else { return };
+        let body = match self {
+            Self::OpenAi => return,
+            Self::Anthropic => Body::from(messages::error_body(&error, request_id.to_str().ok())),
+            Self::Google => Body::from(gemini::error_body(&error)),
+            Self::Ollama => Body::from(ollama::error_body(&error)),
+        };
+        *response.body_mut() = body;
         response.headers_mut().remove(CONTENT_LENGTH);
+        if let Ok(status) = StatusCode::from_u16(native_status(&error)) {
+            *response.status_mut() = status;
+        }
     }
 }
 
-fn error_body(path: &str, bodies: &[(&str, ErrorBody)]) -> Option<ErrorBody> {
-    bodies.iter().find(|(prefix, _)| path.starts_with(prefix)).map(|(_, body)| *body)
+/// Status of an error in APIs other than OpenAI's.
+pub(super) fn native_status(error: &ApiError) -> u16 {
+    // OpenAI's clients know a 400 for an unknown model, all others a 404.
+    if error.code == "model_not_found" { 404 } else { error.status }
 }
 
 #[cfg(test)]
@@ -34,13 +64,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shape_is_chosen_by_the_beginning_of_the_path() {
-        fn plain(error: &ApiError) -> String {
-            error.message.to_string()
-        }
-        let bodies: [(&str, ErrorBody); 1] = [("/api/", plain)];
-        for (path, expected) in [("/api/chat", true), ("/api", false), ("/v1/chat/completions", false)] {
-            assert_eq!(error_body(path, &bodies).is_some(), expected, "{path}");
+    fn shape_is_chosen_by_path_and_headers() {
+        use AnswerShape::{Anthropic, Google, Ollama, OpenAi};
+        for (path, header, expected) in [
+            ("/api/chat", "accept", Ollama),
+            ("/api", "accept", OpenAi),
+            ("/v1/chat/completions", "accept", OpenAi),
+            ("/v1/messages", "accept", Anthropic),
+            ("/messages/count_tokens", "accept", Anthropic),
+            ("/v1/models", "anthropic-version", Anthropic),
+            ("/v1/models", "accept", OpenAi),
+            ("/v1beta/models", "accept", Google),
+        ] {
+            let request = Request::builder().uri(path).header(header, "x").body(()).unwrap();
+            assert_eq!(AnswerShape::of(&request), expected, "{path} with {header}");
         }
     }
 }

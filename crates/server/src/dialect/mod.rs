@@ -14,8 +14,17 @@ pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod embeddings;
 mod error_body;
+mod estimate;
+mod functions;
+pub(crate) mod gemini;
+mod json;
+pub(crate) mod messages;
 pub(crate) mod ollama;
+mod question;
 pub(crate) mod responses;
+#[cfg(test)]
+mod test_events;
+mod text_or;
 
 use std::sync::Arc;
 
@@ -36,7 +45,7 @@ use crate::app::App;
 use crate::connection::body;
 use crate::door::Door;
 use crate::repeat::{self, EarlierRequest, RequestIdentity};
-pub(crate) use error_body::shape_error;
+pub(crate) use error_body::AnswerShape;
 
 /// An API dialect, in which clients ask for turns.
 pub(crate) trait Dialect: Send + 'static {
@@ -45,6 +54,11 @@ pub(crate) trait Dialect: Send + 'static {
     /// Answers a request that asks for no turn. `None` if it asks for one.
     fn at_once<D: Door>(_app: &App<D>, _body: &[u8]) -> Option<Result<HttpResponse, ApiError>> {
         None
+    }
+
+    /// Everything that identifies a request besides its body.
+    fn target(_head: &Parts) -> &str {
+        ""
     }
 
     /// Translates a request. The owner, the session header, the idempotency key and the wishes in headers are not its concern.
@@ -130,7 +144,7 @@ async fn exchange<T: Dialect, D: Door>(app: &Arc<App<D>>, head: &Parts, body: Bo
         return response;
     }
     let Asked { mut turn, delivery, format } = T::read(app, head, &body).await?;
-    let key = admission::idempotency_key(&head.headers, &body)?;
+    let key = admission::idempotency_key(&head.headers, T::target(head), &body)?;
     let identity = key.is_none().then(|| RequestIdentity::new(head, &body));
     drop(body);
     if delivery == Delivery::Later {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use trunkline_wire::error::ApiError;
 use trunkline_wire::request::may_name_a_model;
@@ -12,6 +12,7 @@ use trunkline_wire::request::may_name_a_model;
 use crate::answer::reply;
 use crate::answer::reply::HttpResponse;
 use crate::app::App;
+use crate::dialect::{gemini, messages};
 use crate::door::Door;
 
 #[derive(Serialize)]
@@ -31,7 +32,13 @@ struct ModelObject {
     name: Option<String>,
 }
 
-pub(crate) async fn list<D: Door>(State(app): State<Arc<App<D>>>) -> HttpResponse {
+pub(crate) async fn list<D: Door>(State(app): State<Arc<App<D>>>, headers: HeaderMap) -> HttpResponse {
+    if messages::models::are_asked_for(&headers) {
+        return messages::models::list(&app);
+    }
+    if gemini::models::are_asked_for(&headers) {
+        return gemini::models::list(&app);
+    }
     let data = app.door.models().into_iter().map(|id| model(&app, id)).collect();
     reply::json(StatusCode::OK, &ModelList { object: "list", data })
 }
@@ -41,11 +48,18 @@ pub(crate) async fn list<D: Door>(State(app): State<Arc<App<D>>>) -> HttpRespons
 pub(crate) async fn one<D: Door>(
     State(app): State<Arc<App<D>>>,
     id: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
 ) -> HttpResponse {
     let found = |id: &str| may_name_a_model(id) && app.door.knows(id);
     match id {
         Ok(Path(id)) if found(id.strip_suffix('/').unwrap_or(&id)) => {
             let id = id.strip_suffix('/').unwrap_or(&id).to_owned();
+            if messages::models::are_asked_for(&headers) {
+                return messages::models::one(&app, &id);
+            }
+            if gemini::models::are_asked_for(&headers) {
+                return gemini::models::one(&app, &id);
+            }
             reply::json(StatusCode::OK, &model(&app, id))
         }
         Ok(_) | Err(_) => reply::error(&ApiError::no_such_model().listing_models(&app.door.models())),

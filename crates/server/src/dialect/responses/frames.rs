@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::object::json;
+use crate::dialect::json::json;
 
 /// Which frames are written. All of them are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,13 +2,9 @@
 //!
 //! Parsed leniently, like chat messages: unknown members are ignored, and every optional member may be null.
 
-use std::fmt;
+use serde::{Deserialize, Serialize};
 
-use serde::de::value::SeqAccessDeserializer;
-use serde::de::{Deserializer, SeqAccess, Visitor};
-use serde::{Deserialize, Serialize, Serializer};
-use trunkline_wire::chat::BoundedList;
-use trunkline_wire::object::Object;
+use crate::dialect::text_or::TextOr;
 
 /// Maximum number of items in a request.
 pub(super) const MAX_ITEMS: usize = 8192;
@@ -18,13 +14,6 @@ const MAX_PARTS: usize = 4096;
 
 /// Maximum size of an image or file that is stored with its item.
 const MAX_STORED_FILE_BYTES: usize = 64 * 1024;
-
-/// Text, or a list.
-#[derive(Debug, Clone)]
-pub(super) enum TextOr<T, const MAX: usize> {
-    Text(String),
-    List(Vec<T>),
-}
 
 /// The `input` of a request.
 pub(super) type Input = TextOr<InputItem, MAX_ITEMS>;
@@ -167,37 +156,5 @@ impl Part {
             _ => return,
         };
         *self = Self { kind: "input_text".to_owned(), text: Some(name), ..Self::default() };
-    }
-}
-
-impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for TextOr<T, MAX> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TextOrVisitor<T, const MAX: usize>(std::marker::PhantomData<T>);
-        impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for TextOrVisitor<T, MAX> {
-            type Value = TextOr<T, MAX>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "a string or an array of at most {MAX} objects")
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(TextOr::Text(text.to_owned()))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Self::Value, A::Error> {
-                let list = BoundedList::<Object<T>, MAX>::deserialize(SeqAccessDeserializer::new(seq))?;
-                Ok(TextOr::List(list.0.into_iter().map(|object| object.0).collect()))
-            }
-        }
-        deserializer.deserialize_any(TextOrVisitor(std::marker::PhantomData))
-    }
-}
-
-impl<T: Serialize, const MAX: usize> Serialize for TextOr<T, MAX> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Text(text) => serializer.serialize_str(text),
-            Self::List(list) => list.serialize(serializer),
-        }
     }
 }

@@ -33,9 +33,9 @@ use trunkline_core::secret::Secrets;
 use trunkline_core::turn::{AnswerTiming, Message, OnDisconnect, Role, Turn};
 use trunkline_wire::body;
 use trunkline_wire::error::ApiError;
-use trunkline_wire::request::{MAX_IMAGES, checked, may_name_a_model, missing};
+use trunkline_wire::request::{checked, may_name_a_model, missing};
 
-use super::{AnswerFormat, Asked, Delivery, Dialect, RunHead};
+use super::{AnswerFormat, Asked, Delivery, Dialect, RunHead, question};
 use crate::admission;
 use crate::answer::reply;
 use crate::answer::reply::HttpResponse;
@@ -109,24 +109,9 @@ impl Dialect for Responses {
             request: stored.record(),
             ..Turn::default()
         };
-        check_turn(&turn)?;
+        question::check(&turn, "input")?;
         Ok(Asked { turn, delivery, format: ResponseFormat { request: stored, continuation } })
     }
-}
-
-/// Refuses a turn that asks nothing.
-fn check_turn(turn: &Turn) -> Result<(), ApiError> {
-    let asks = |message: &Message| match message.role {
-        Role::User | Role::Tool => !message.text.trim().is_empty() || !message.images.is_empty(),
-        Role::System | Role::Assistant => false,
-    };
-    if !turn.messages.iter().any(asks) {
-        return Err(ApiError::invalid("invalid_value", "there is no user message to answer").about("input"));
-    }
-    if turn.images().count() > MAX_IMAGES {
-        return Err(ApiError::invalid("invalid_value", format!("more than {MAX_IMAGES} images")).about("input"));
-    }
-    Ok(())
 }
 
 impl AnswerFormat for ResponseFormat {

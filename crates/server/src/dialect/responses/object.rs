@@ -8,6 +8,7 @@ use trunkline_wire::error::{ApiError, Repeat};
 
 use super::ids;
 use crate::dialect::RunHead;
+use crate::dialect::json::{json, member};
 
 /// Status of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -149,15 +150,4 @@ pub(super) fn write<'a>(
         member(out, "trunkline", trunkline);
     }
     out.push(b'}');
-}
-
-fn member(out: &mut Vec<u8>, name: &str, value: &impl Serialize) {
-    out.extend_from_slice(b",\"");
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b"\":");
-    json(out, value);
-}
-
-pub(super) fn json(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
-    serde_json::to_writer(out, value).expect("strings and numbers always serialise, and a Vec takes them");
 }

@@ -18,7 +18,7 @@ use trunkline_core::event::ToolCall;
 
 use super::frames::FrameWriter;
 use super::ids;
-use super::object::json as append_json;
+use crate::dialect::json::json as append_json;
 
 /// The output of a response so far.
 #[derive(Debug)]

@@ -2,9 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use trunkline_wire::error::ApiError;
 use trunkline_wire::request::missing;
+
+use crate::dialect::functions;
 
 /// Whether, and which, tool the model has to call.
 #[derive(Debug, Serialize, Deserialize)]
@@ -29,7 +31,7 @@ impl ToolChoice {
         match self {
             Self::Mode(mode) => mode.as_str().into(),
             Self::Tool(tool) => match tool.get("name") {
-                Some(name) => json!({"type": "function", "function": {"name": name}}),
+                Some(name) => functions::choice(name),
                 None => "auto".into(),
             },
         }
@@ -62,12 +64,8 @@ fn function(tool: Tool) -> Option<Value> {
     if tool.kind.as_deref() != Some("function") {
         return None;
     }
-    let mut function = Map::new();
-    function.insert("name".to_owned(), tool.name?.into());
-    for (name, value) in [("description", tool.description), ("parameters", tool.parameters), ("strict", tool.strict)] {
-        function.extend(value.filter(|value| !value.is_null()).map(|value| (name.to_owned(), value)));
-    }
-    Some(json!({"type": "function", "function": function}))
+    let more = [("description", tool.description), ("parameters", tool.parameters), ("strict", tool.strict)];
+    Some(functions::function(tool.name?, more))
 }
 
 fn parse(tool: &RawValue) -> Option<Tool> {
