@@ -70,9 +70,9 @@ impl ResponseEncoder {
         Self { _continuation: continuation, ..self }
     }
 
-    /// As the encoder of a stored response.
+    /// As the encoder of a stored response, whose events come from the log.
     pub(super) fn read_again(self) -> Self {
-        Self { reader: Reader::Again, ..self }
+        Self { reader: Reader::Again, logged: None, ..self }
     }
 
     /// Takes an event. Frames are appended to `out`.
