@@ -16,7 +16,9 @@ pub(super) struct LogprobsAssembler {
 struct TokenList(Option<String>);
 
 impl LogprobsAssembler {
-    pub(super) fn add(&mut self, piece: &UpstreamLogprobs<'_>) {
+    /// Adds the tokens of one choice. A piece in another format is ignored.
+    pub(super) fn add(&mut self, piece: &RawValue) {
+        let Ok(piece) = serde_json::from_str::<UpstreamLogprobs<'_>>(piece.get()) else { return };
         self.content.add(piece.content);
         self.refusal.add(piece.refusal);
     }
@@ -64,7 +66,7 @@ mod tests {
     fn pieces_are_joined() {
         for (pieces, whole) in [
             (vec![], None),
-            (vec![r#"{"content":null}"#, "{}", r#"{"content":7}"#], None),
+            (vec![r#"{"content":null}"#, "{}", r#"{"content":7}"#, "[1]", "7"], None),
             (vec![r#"{"content":[]}"#], Some(r#"{"content":[],"refusal":null}"#)),
             (
                 vec![
@@ -77,7 +79,7 @@ mod tests {
         ] {
             let mut assembler = LogprobsAssembler::default();
             for piece in &pieces {
-                assembler.add(&serde_json::from_str(piece).unwrap());
+                assembler.add(serde_json::from_str(piece).unwrap());
             }
             assert_eq!(assembler.take().as_deref(), whole, "{pieces:?}");
         }

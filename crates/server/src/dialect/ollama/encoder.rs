@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use trunkline_core::event::{Answer, Event, Finish, ToolCall};
 use trunkline_core::secret::Secrets;
@@ -64,7 +64,15 @@ struct End {
     prompt_eval_duration: u64,
     eval_count: u64,
     eval_duration: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs: Option<Box<RawValue>>,
     trunkline: Extension,
+}
+
+/// Log probabilities in OpenAI's format. Ollama has the tokens alone.
+#[derive(Deserialize)]
+struct TokenList {
+    content: Box<RawValue>,
 }
 
 #[derive(Serialize)]
@@ -165,6 +173,7 @@ impl LineEncoder {
             prompt_eval_duration: 0,
             eval_count: answer.usage.output_tokens,
             eval_duration: nanoseconds(last),
+            logprobs: tokens(answer),
             trunkline: self.trace.extension(Some(answer)),
         }
     }
@@ -247,6 +256,10 @@ impl WholeAnswer for LineEncoder {
         self.last_line(&Line { text: &answer.content, thinking, calls: &answer.calls }, &answer, &mut out);
         out
     }
+}
+
+fn tokens(answer: &Answer) -> Option<Box<RawValue>> {
+    serde_json::from_str::<TokenList>(answer.logprobs.as_deref()?).ok().map(|list| list.content)
 }
 
 fn call_object(index: usize, call: &ToolCall) -> CallObject<'_> {
