@@ -46,7 +46,8 @@ impl TokenList {
         if !tokens.is_empty() && !elements.is_empty() {
             tokens.push(',');
         }
-        tokens.push_str(elements);
+        // A line break in valid JSON is only ever between its values. In a stream it would end the frame.
+        tokens.extend(elements.split(['\n', '\r']));
     }
 
     fn size(&self) -> usize {
@@ -71,8 +72,8 @@ mod tests {
             (
                 vec![
                     r#"{"content":[{"token":"a"}, {"token":"]"}]}"#,
-                    r#"{"content":[ ]}"#,
-                    r#"{"content":[{"token":"b"}],"refusal":[1]}"#,
+                    "{\"content\":[\n]}",
+                    "{\"content\":[\r\n{\"token\":\n\"b\"}\n],\"refusal\":[1]}",
                 ],
                 Some(r#"{"content":[{"token":"a"}, {"token":"]"},{"token":"b"}],"refusal":[1]}"#),
             ),

@@ -16,6 +16,7 @@ use trunkline_wire::narration::{Narration, Piece};
 use trunkline_wire::response::Trace;
 use trunkline_wire::stream::Stream;
 
+use super::calls::call_objects;
 use super::errors::error_body;
 use super::settings::Thinking;
 use super::times::{nanoseconds, rfc3339};
@@ -73,20 +74,6 @@ struct End {
 #[derive(Deserialize)]
 struct TokenList {
     content: Box<RawValue>,
-}
-
-#[derive(Serialize)]
-struct CallObject<'a> {
-    #[serde(skip_serializing_if = "str::is_empty")]
-    id: &'a str,
-    function: CalledFunction<'a>,
-}
-
-#[derive(Serialize)]
-struct CalledFunction<'a> {
-    index: usize,
-    name: &'a str,
-    arguments: Box<RawValue>,
 }
 
 impl Shape {
@@ -149,9 +136,7 @@ impl LineEncoder {
         }
         if !line.calls.is_empty() && self.shape == Shape::Chat {
             out.extend_from_slice(b",\"tool_calls\":");
-            let calls: Vec<CallObject<'_>> =
-                line.calls.iter().enumerate().map(|(index, call)| call_object(index, call)).collect();
-            json(out, &calls);
+            json(out, &call_objects(line.calls));
         }
         out.extend_from_slice(self.shape.close());
     }
@@ -260,20 +245,6 @@ impl WholeAnswer for LineEncoder {
 
 fn tokens(answer: &Answer) -> Option<Box<RawValue>> {
     serde_json::from_str::<TokenList>(answer.logprobs.as_deref()?).ok().map(|list| list.content)
-}
-
-fn call_object(index: usize, call: &ToolCall) -> CallObject<'_> {
-    let arguments = serde_json::from_str::<Box<RawValue>>(&call.arguments).ok();
-    // Clients expect an object. A model may have written something else.
-    let arguments = arguments.filter(|arguments| arguments.get().starts_with('{')).unwrap_or_else(|| {
-        let members = if call.arguments.trim().is_empty() {
-            serde_json::json!({})
-        } else {
-            serde_json::json!({"input": call.arguments})
-        };
-        serde_json::value::to_raw_value(&members).expect("strings always serialise")
-    });
-    CallObject { id: &call.id, function: CalledFunction { index, name: &call.name, arguments } }
 }
 
 fn json<T: Serialize>(out: &mut Vec<u8>, value: &T) {

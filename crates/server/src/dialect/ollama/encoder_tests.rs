@@ -91,6 +91,7 @@ fn lines_have_the_members_of_their_route() {
 fn calls_have_objects_as_arguments_whatever_the_model_wrote() {
     for (arguments, object) in [
         (r#"{"a": 1}"#, json!({"a": 1})),
+        ("{\r\n  \"a\": \"b\\nc\"\n}\n", json!({"a": "b\nc"})),
         ("", json!({})),
         (" \n", json!({})),
         ("[1]", json!({"input": "[1]"})),
