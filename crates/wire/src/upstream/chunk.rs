@@ -35,7 +35,7 @@ pub(super) struct UpstreamChoice<'a> {
     message: Lenient<UpstreamMessage<'a>>,
     pub(super) finish_reason: Lenient<String>,
     #[serde(borrow)]
-    pub(super) logprobs: Lenient<UpstreamLogprobs<'a>>,
+    pub(super) logprobs: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
 }

@@ -16,7 +16,9 @@ pub(super) struct LogprobsAssembler {
 struct TokenList(Option<String>);
 
 impl LogprobsAssembler {
-    pub(super) fn add(&mut self, piece: &UpstreamLogprobs<'_>) {
+    /// Adds the tokens of one choice. A piece in another format is ignored.
+    pub(super) fn add(&mut self, piece: &RawValue) {
+        let Ok(piece) = serde_json::from_str::<UpstreamLogprobs<'_>>(piece.get()) else { return };
         self.content.add(piece.content);
         self.refusal.add(piece.refusal);
     }
@@ -44,7 +46,8 @@ impl TokenList {
         if !tokens.is_empty() && !elements.is_empty() {
             tokens.push(',');
         }
-        tokens.push_str(elements);
+        // A line break in valid JSON is only ever between its values. In a stream it would end the frame.
+        tokens.extend(elements.split(['\n', '\r']));
     }
 
     fn size(&self) -> usize {
@@ -64,20 +67,20 @@ mod tests {
     fn pieces_are_joined() {
         for (pieces, whole) in [
             (vec![], None),
-            (vec![r#"{"content":null}"#, "{}", r#"{"content":7}"#], None),
+            (vec![r#"{"content":null}"#, "{}", r#"{"content":7}"#, "[1]", "7"], None),
             (vec![r#"{"content":[]}"#], Some(r#"{"content":[],"refusal":null}"#)),
             (
                 vec![
                     r#"{"content":[{"token":"a"}, {"token":"]"}]}"#,
-                    r#"{"content":[ ]}"#,
-                    r#"{"content":[{"token":"b"}],"refusal":[1]}"#,
+                    "{\"content\":[\n]}",
+                    "{\"content\":[\r\n{\"token\":\n\"b\"}\n],\"refusal\":[1]}",
                 ],
                 Some(r#"{"content":[{"token":"a"}, {"token":"]"},{"token":"b"}],"refusal":[1]}"#),
             ),
         ] {
             let mut assembler = LogprobsAssembler::default();
             for piece in &pieces {
-                assembler.add(&serde_json::from_str(piece).unwrap());
+                assembler.add(serde_json::from_str(piece).unwrap());
             }
             assert_eq!(assembler.take().as_deref(), whole, "{pieces:?}");
         }

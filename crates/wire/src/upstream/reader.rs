@@ -228,8 +228,8 @@ impl UpstreamReader {
                 Err(_too_many) => return self.refuse("the upstream's answer has more than 1024 tool calls"),
             }
         }
-        if let Some(logprobs) = choice.logprobs.0.take() {
-            self.logprobs.add(&logprobs);
+        if let Some(logprobs) = choice.logprobs {
+            self.logprobs.add(logprobs);
         }
         if self.content.len() + self.calls.size + self.logprobs.size() > MAX_ANSWER_BYTES {
             return self.refuse("the upstream's answer is larger than 64 MiB");

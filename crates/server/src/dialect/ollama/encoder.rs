@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use trunkline_core::event::{Answer, Event, Finish, ToolCall};
 use trunkline_core::secret::Secrets;
@@ -16,6 +16,7 @@ use trunkline_wire::narration::{Narration, Piece};
 use trunkline_wire::response::Trace;
 use trunkline_wire::stream::Stream;
 
+use super::calls::call_objects;
 use super::errors::error_body;
 use super::settings::Thinking;
 use super::times::{nanoseconds, rfc3339};
@@ -64,21 +65,15 @@ struct End {
     prompt_eval_duration: u64,
     eval_count: u64,
     eval_duration: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs: Option<Box<RawValue>>,
     trunkline: Extension,
 }
 
-#[derive(Serialize)]
-struct CallObject<'a> {
-    #[serde(skip_serializing_if = "str::is_empty")]
-    id: &'a str,
-    function: CalledFunction<'a>,
-}
-
-#[derive(Serialize)]
-struct CalledFunction<'a> {
-    index: usize,
-    name: &'a str,
-    arguments: Box<RawValue>,
+/// Log probabilities in OpenAI's format. Ollama has the tokens alone.
+#[derive(Deserialize)]
+struct TokenList {
+    content: Box<RawValue>,
 }
 
 impl Shape {
@@ -141,9 +136,7 @@ impl LineEncoder {
         }
         if !line.calls.is_empty() && self.shape == Shape::Chat {
             out.extend_from_slice(b",\"tool_calls\":");
-            let calls: Vec<CallObject<'_>> =
-                line.calls.iter().enumerate().map(|(index, call)| call_object(index, call)).collect();
-            json(out, &calls);
+            json(out, &call_objects(line.calls));
         }
         out.extend_from_slice(self.shape.close());
     }
@@ -165,6 +158,7 @@ impl LineEncoder {
             prompt_eval_duration: 0,
             eval_count: answer.usage.output_tokens,
             eval_duration: nanoseconds(last),
+            logprobs: tokens(answer),
             trunkline: self.trace.extension(Some(answer)),
         }
     }
@@ -249,18 +243,8 @@ impl WholeAnswer for LineEncoder {
     }
 }
 
-fn call_object(index: usize, call: &ToolCall) -> CallObject<'_> {
-    let arguments = serde_json::from_str::<Box<RawValue>>(&call.arguments).ok();
-    // Clients expect an object. A model may have written something else.
-    let arguments = arguments.filter(|arguments| arguments.get().starts_with('{')).unwrap_or_else(|| {
-        let members = if call.arguments.trim().is_empty() {
-            serde_json::json!({})
-        } else {
-            serde_json::json!({"input": call.arguments})
-        };
-        serde_json::value::to_raw_value(&members).expect("strings always serialise")
-    });
-    CallObject { id: &call.id, function: CalledFunction { index, name: &call.name, arguments } }
+fn tokens(answer: &Answer) -> Option<Box<RawValue>> {
+    serde_json::from_str::<TokenList>(answer.logprobs.as_deref()?).ok().map(|list| list.content)
 }
 
 fn json<T: Serialize>(out: &mut Vec<u8>, value: &T) {

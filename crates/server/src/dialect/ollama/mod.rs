@@ -2,14 +2,16 @@
 //!
 //! ```text
 //! request   bodies of chat and generate      encoder   events of a run as lines, or as one object
-//! messages  messages, calls and images       load      requests that only load a model
-//! settings  `options`, `format`, `think`     models    version, tags, show, ps
-//! names     names with a tag                 embed     embeddings
-//! errors    the body of an error             times     times and durations
+//! messages  messages, calls and images       calls     calls in an answer
+//! settings  `options`, `format`, `think`     load      requests that only load a model
+//! names     names with a tag                 models    version, tags, show, ps
+//! errors    the body of an error             embed     embeddings
+//! times     times and durations
 //! ```
 //!
 //! Streams are lines of JSON, and a request is streamed unless it says otherwise.
 
+mod calls;
 mod embed;
 mod encoder;
 mod errors;

@@ -21,6 +21,8 @@ pub(super) struct ChatBody {
     format: Option<Box<RawValue>>,
     options: Option<Object<ModelOptions>>,
     think: Option<Think>,
+    logprobs: Option<bool>,
+    top_logprobs: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -35,17 +37,21 @@ pub(super) struct GenerateBody {
     format: Option<Box<RawValue>>,
     options: Option<Object<ModelOptions>>,
     think: Option<Think>,
+    logprobs: Option<bool>,
+    top_logprobs: Option<u64>,
 }
 
 impl ChatBody {
     pub(super) fn settings(&mut self) -> Settings {
-        Settings::new(self.stream, self.think.take(), self.format.take(), self.options.take())
+        let settings = Settings::new(self.stream, self.think.take(), self.format.take(), self.options.take());
+        settings.with_logprobs(self.logprobs, self.top_logprobs)
     }
 }
 
 impl GenerateBody {
     pub(super) fn settings(&mut self) -> Settings {
-        Settings::new(self.stream, self.think.take(), self.format.take(), self.options.take())
+        let settings = Settings::new(self.stream, self.think.take(), self.format.take(), self.options.take());
+        settings.with_logprobs(self.logprobs, self.top_logprobs)
     }
 
     /// The prompt as a conversation.

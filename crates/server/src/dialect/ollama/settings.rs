@@ -46,6 +46,8 @@ pub(super) struct Settings {
     effort: Option<String>,
     format: Option<Box<RawValue>>,
     options: ModelOptions,
+    logprobs: Option<bool>,
+    top_logprobs: Option<u64>,
 }
 
 impl Settings {
@@ -61,7 +63,12 @@ impl Settings {
             Some(Think::Level(level)) => (Thinking::Shown, Some(level).filter(|level| !level.is_empty())),
         };
         let options = options.map(|options| options.0).unwrap_or_default();
-        Self { stream: stream.unwrap_or(true), thinking, effort, format, options }
+        let stream = stream.unwrap_or(true);
+        Self { stream, thinking, effort, format, options, logprobs: None, top_logprobs: None }
+    }
+
+    pub(super) fn with_logprobs(self, logprobs: Option<bool>, top_logprobs: Option<u64>) -> Self {
+        Self { logprobs, top_logprobs, ..self }
     }
 
     /// The options for a provider.
@@ -81,6 +88,8 @@ impl Settings {
             ("repetition_penalty", raw(&given.repeat_penalty)),
             ("presence_penalty", raw(&given.presence_penalty)),
             ("frequency_penalty", raw(&given.frequency_penalty)),
+            ("logprobs", self.logprobs.map(|wanted| Json::from(&json!(wanted)))),
+            ("top_logprobs", self.top_logprobs.map(|number| Json::from(&json!(number)))),
         ];
         Ok(Options {
             max_tokens: given.num_predict.and_then(|limit| u64::try_from(limit).ok()).filter(|limit| *limit > 0),
