@@ -18,6 +18,7 @@ pub(crate) mod gemini;
 mod json;
 pub(crate) mod messages;
 mod question;
+mod reasoning;
 pub(crate) mod responses;
 #[cfg(test)]
 mod test_events;

@@ -20,13 +20,7 @@ use crate::answer::WholeAnswer;
 use crate::answer::streaming::{Frames, is_visible};
 use crate::dialect::RunHead;
 use crate::dialect::json::{json as append_json, member};
-
-/// Whether the reasoning is a part of the answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reasoning {
-    Shown,
-    Hidden,
-}
+use crate::dialect::reasoning::Reasoning;
 
 /// Encoder of a streamed answer.
 pub(crate) struct ResponseFrames<S> {
