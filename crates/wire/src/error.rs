@@ -275,6 +275,13 @@ impl ApiError {
         Self { repeat: Repeat::Never, ..error }
     }
 
+    /// Status of this error in APIs other than OpenAI's.
+    #[must_use]
+    pub fn native_status(&self) -> u16 {
+        // OpenAI's clients know a 400 for an unknown model, all others a 404.
+        if self.code == "model_not_found" { 404 } else { self.status }
+    }
+
     #[must_use]
     pub fn about(mut self, param: impl Into<Box<str>>) -> Self {
         self.param = Some(param.into());

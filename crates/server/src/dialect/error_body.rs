@@ -47,16 +47,10 @@ impl AnswerShape {
         };
         *response.body_mut() = body;
         response.headers_mut().remove(CONTENT_LENGTH);
-        if let Ok(status) = StatusCode::from_u16(native_status(&error)) {
+        if let Ok(status) = StatusCode::from_u16(error.native_status()) {
             *response.status_mut() = status;
         }
     }
-}
-
-/// Status of an error in APIs other than OpenAI's.
-pub(super) fn native_status(error: &ApiError) -> u16 {
-    // OpenAI's clients know a 400 for an unknown model, all others a 404.
-    if error.code == "model_not_found" { 404 } else { error.status }
 }
 
 #[cfg(test)]

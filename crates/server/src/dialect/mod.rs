@@ -21,6 +21,7 @@ mod json;
 pub(crate) mod messages;
 pub(crate) mod ollama;
 mod question;
+mod reasoning;
 pub(crate) mod responses;
 #[cfg(test)]
 mod test_events;

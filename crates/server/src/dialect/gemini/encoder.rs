@@ -20,13 +20,7 @@ use crate::answer::WholeAnswer;
 use crate::answer::streaming::{Frames, is_visible};
 use crate::dialect::RunHead;
 use crate::dialect::json::{json as append_json, member};
-
-/// Whether the reasoning is a part of the answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reasoning {
-    Shown,
-    Hidden,
-}
+use crate::dialect::reasoning::Reasoning;
 
 /// Encoder of a streamed answer.
 pub(crate) struct ResponseFrames<S> {
@@ -47,6 +41,8 @@ pub(crate) struct WholeResponse {
 struct FrameWriter<S> {
     /// The members that every object has, each after a comma.
     head: Vec<u8>,
+    /// From the end of a text to the end of its object.
+    after_text: Vec<u8>,
     /// Whether nothing has been written.
     is_empty: bool,
     syntax: PhantomData<S>,
@@ -54,6 +50,11 @@ struct FrameWriter<S> {
 
 /// Beginning of an object, up to its parts.
 const BEFORE_PARTS: &[u8] = b"{\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[";
+
+/// The same, up to a text or a thought.
+const BEFORE_TEXT: &[u8] = b"{\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":";
+const BEFORE_THOUGHT: &[u8] =
+    b"{\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"thought\":true,\"text\":";
 
 /// From the end of the parts to the members that every object has.
 const AFTER_PARTS: &[u8] = b"]},\"index\":0}]";
@@ -77,7 +78,9 @@ fn head(run: &RunHead, model: &str) -> Vec<u8> {
 
 impl<S: StreamSyntax> ResponseFrames<S> {
     pub(super) fn new(run: &RunHead, model: &str, reasoning: Reasoning, secrets: Arc<Secrets>) -> Self {
-        let frame = FrameWriter { head: head(run, model), is_empty: true, syntax: PhantomData };
+        let head = head(run, model);
+        let after_text = [b"}", AFTER_PARTS, &head, b"}"].concat();
+        let frame = FrameWriter { head, after_text, is_empty: true, syntax: PhantomData };
         Self { trace: Trace::default(), secrets, reader: PartReader::new(reasoning), frame }
     }
 
@@ -110,28 +113,34 @@ impl<S: StreamSyntax> FrameWriter<S> {
     }
 
     fn part(&mut self, part: &OutputPart<'_>, out: &mut Vec<u8>) {
-        self.object(out, |head, out| {
-            out.reserve(BEFORE_PARTS.len() + AFTER_PARTS.len() + head.len() + 64);
-            out.extend_from_slice(BEFORE_PARTS);
-            let start = out.len();
-            match part {
-                OutputPart::Text(text) => {
-                    out.extend_from_slice(b"{\"text\":");
-                    append_json(out, *text);
-                    out.push(b'}');
-                }
-                OutputPart::Thought(text) => {
-                    out.extend_from_slice(b"{\"thought\":true,\"text\":");
-                    append_json(out, *text);
-                    out.push(b'}');
-                }
-                OutputPart::Call(call) => append_json(out, &call.part()),
-            }
+        match part {
+            OutputPart::Text(text) => self.text(BEFORE_TEXT, text, out),
+            OutputPart::Thought(text) => self.text(BEFORE_THOUGHT, text, out),
+            OutputPart::Call(call) => self.object(out, |head, out| {
+                out.extend_from_slice(BEFORE_PARTS);
+                let start = out.len();
+                append_json(out, &call.part());
+                escape_line_ends(start, out);
+                out.extend_from_slice(AFTER_PARTS);
+                out.extend_from_slice(head);
+                out.push(b'}');
+            }),
+        }
+    }
+
+    /// Appends an object with one text. This is the hot path.
+    fn text(&mut self, before: &[u8], text: &str, out: &mut Vec<u8>) {
+        // Room for quotes, and for what the syntax adds.
+        out.reserve(before.len() + text.len() + self.after_text.len() + 16);
+        S::before(std::mem::take(&mut self.is_empty), out);
+        out.extend_from_slice(before);
+        let start = out.len();
+        append_json(out, text);
+        if !text.is_ascii() {
             escape_line_ends(start, out);
-            out.extend_from_slice(AFTER_PARTS);
-            out.extend_from_slice(head);
-            out.push(b'}');
-        });
+        }
+        out.extend_from_slice(&self.after_text);
+        S::after(out);
     }
 }
 

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use trunkline_wire::chat::Extension;
 use trunkline_wire::error::ApiError;
 
-use crate::dialect::error_body::native_status;
 use crate::dialect::json::json as append_json;
 
 /// `error` comes first: Google's client for Python recognises an error by that.
@@ -33,7 +32,7 @@ pub(crate) fn body(error: &ApiError) -> String {
 
 /// Appends the body of an error.
 pub(super) fn write(error: &ApiError, out: &mut Vec<u8>) {
-    let code = native_status(error);
+    let code = error.native_status();
     let message = match &error.param {
         Some(param) if !error.message.contains(&**param) => &*format!("{param}: {}", error.message),
         Some(_) | None => &*error.message,

@@ -35,13 +35,14 @@ use trunkline_wire::body;
 use trunkline_wire::error::ApiError;
 use trunkline_wire::object::Object;
 
+use super::reasoning::Reasoning;
 use super::{AnswerFormat, Asked, Delivery, Dialect, RunHead, estimate};
 use crate::answer::reply;
 use crate::answer::reply::HttpResponse;
 use crate::app::App;
 use crate::connection::body::read_json;
 use crate::door::Door;
-use encoder::{Reasoning, ResponseFrames, WholeResponse};
+use encoder::{ResponseFrames, WholeResponse};
 pub(super) use error::body as error_body;
 use request::GenerateRequest;
 use syntax::{JsonArray, ServerSentEvents, StreamSyntax};

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use trunkline_core::event::{Answer, Event};
 use trunkline_wire::narration::{Narration, Piece};
 
-use super::encoder::Reasoning;
+use crate::dialect::reasoning::Reasoning;
 
 /// A part of an answer.
 #[derive(Debug)]

@@ -12,10 +12,10 @@ use trunkline_wire::request::{may_name_a_model, missing};
 use trunkline_wire::upstream::NEWER_LIMIT;
 
 use super::contents::{Content, OneOrMany};
-use super::encoder::Reasoning;
 use super::history::History;
 use super::schema::json_schema;
 use super::tools::{self, Tool, ToolConfig};
+use crate::dialect::reasoning::Reasoning;
 use crate::dialect::{functions, question};
 
 /// Maximum number of contents.

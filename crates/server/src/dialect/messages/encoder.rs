@@ -19,13 +19,7 @@ use crate::answer::WholeAnswer;
 use crate::answer::streaming::{Frames, is_visible};
 use crate::dialect::RunHead;
 use crate::dialect::json::{json, member};
-
-/// Whether the reasoning is a part of the answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reasoning {
-    Shown,
-    Hidden,
-}
+use crate::dialect::reasoning::Reasoning;
 
 pub(crate) struct MessageEncoder {
     trace: Trace,

@@ -29,6 +29,7 @@ use serde::Serialize;
 use trunkline_core::secret::Secrets;
 use trunkline_wire::error::ApiError;
 
+use super::reasoning::Reasoning;
 use super::{AnswerFormat, Asked, Dialect, RunHead, estimate};
 use crate::answer::reply;
 use crate::answer::reply::HttpResponse;
@@ -36,7 +37,7 @@ use crate::app::App;
 use crate::connection::body;
 use crate::door::Door;
 use content::Form;
-use encoder::{MessageEncoder, Reasoning};
+use encoder::MessageEncoder;
 pub(super) use error::body as error_body;
 use request::MessagesRequest;
 

@@ -12,9 +12,9 @@ use trunkline_wire::request::{may_name_a_model, missing};
 use trunkline_wire::upstream::NEWER_LIMIT;
 
 use super::blocks::{Content, WireMessage};
-use super::encoder::Reasoning;
 use super::history;
 use super::tools::{self, ToolChoice};
+use crate::dialect::reasoning::Reasoning;
 use crate::dialect::{Delivery, functions, question};
 
 /// Maximum number of messages, as Anthropic has it.
