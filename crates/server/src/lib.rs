@@ -45,7 +45,7 @@ use app::App;
 use auth::wrong_keys::WrongKeys;
 use dialect::chat::{Chat, models};
 use dialect::responses::{Responses, routes as responses};
-use ops::{health, route};
+use ops::{health, openapi, route};
 
 pub use app::ServerShutdown;
 pub use config::{HttpLimits, ServerConfig};
@@ -86,6 +86,7 @@ fn routes<D: Door>(app: Arc<App<D>>) -> Router {
             .route(&format!("/health/providers{slash}"), get(health::providers));
     }
     for base in ["/v1", ""] {
+        router = router.route(&format!("{base}/openapi.json"), get(openapi::document));
         for slash in ["/", ""] {
             router = router
                 .route(&format!("{base}/route{slash}"), get(route::explain))

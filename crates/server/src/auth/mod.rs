@@ -70,8 +70,8 @@ pub(crate) fn admit<B>(
     if peer.dialled.to_canonical().is_loopback() || is_pages(path) || cors::is_preflight(request) {
         refuse_other_sites(headers, host.unwrap_or_default(), path)?;
     }
-    // The page contains no data, and asks for a key when it needs one.
-    let open = is_health(path) || path == "/";
+    // The page and the description of the API contain no data. The page asks for a key when it needs one.
+    let open = is_health(path) || matches!(path, "/" | "/openapi.json" | "/v1/openapi.json");
     if config.keys.is_empty() || open { Ok(ClientId::default()) } else { check_key(&config.keys, request) }
 }
 

@@ -11,6 +11,7 @@ mod fake_discord;
 mod fake_llm;
 mod http;
 mod observe;
+mod openapi;
 mod test_gateway;
 mod tty;
 
