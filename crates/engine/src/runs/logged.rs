@@ -56,7 +56,7 @@ impl LoggedEvents {
         }
         self.held.text.push_str(delta);
         let mut masked = self.secrets.mask_beginning(&mut self.held.text);
-        // What is released must not end like the beginning of a secret either: the log of these events would hold it back.
+        // The released text must not end like the beginning of a secret either: the log of these events would hold it back.
         while self.secrets.may_continue(&masked) {
             let shorter = self.secrets.mask_beginning(&mut masked);
             self.held.text.insert_str(0, &masked);

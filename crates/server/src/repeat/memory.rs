@@ -52,7 +52,7 @@ pub(super) enum RequestOutcome {
     FailedForGood(Box<ApiError>, Instant),
 }
 
-/// What is known about a request that may be a repetition.
+/// An earlier request that the present one repeats.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum EarlierRequest {
     /// This run answers it.

@@ -14,7 +14,7 @@ use crate::answer::reply::HttpResponse;
 use crate::app::App;
 use crate::door::Door;
 
-/// What can be done with every model.
+/// Calls that every model accepts.
 const METHODS: [&str; 3] = ["generateContent", "streamGenerateContent", "countTokens"];
 
 #[derive(Serialize)]

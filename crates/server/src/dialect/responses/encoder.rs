@@ -38,7 +38,7 @@ pub(crate) struct ResponseEncoder {
     _continuation: Option<Continuation>,
 }
 
-/// Who reads a stream.
+/// The reader of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reader {
     /// The client of the run. An error before the first frame is an HTTP status.

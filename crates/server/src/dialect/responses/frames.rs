@@ -9,7 +9,7 @@ use crate::dialect::json::json;
 pub(super) enum Written {
     None,
     All,
-    /// Those with a larger sequence number.
+    /// Frames with a larger sequence number.
     After(u64),
 }
 

@@ -31,7 +31,7 @@ const CLAIM_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum length of a chain of responses that a fork repeats.
 const MAX_CHAIN: usize = 1000;
 
-/// What a response continues.
+/// The conversation that a response continues.
 pub(super) enum Continued {
     /// A session that knows everything that was said.
     Session(SessionId, Continuation),
@@ -115,7 +115,7 @@ async fn history<D: Door>(app: &App<D>, client: &ClientId, last: StoredResponse)
         let mut items = response.request.items(&run);
         items.extend(output(app, client, response).await?);
         turns.push(items);
-        // What was said before a response that was deleted is not known any more.
+        // The conversation before a deleted response is not known any more.
         next = match previous {
             Some(previous) => find(app, client, &previous).await.ok(),
             None => None,
