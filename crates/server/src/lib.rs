@@ -1,4 +1,5 @@
-//! The HTTP server: OpenAI's and Ollama's APIs, a chat page, runs and operations, over a [`Door`], which is the engine or a test's own.
+//! The HTTP server: the APIs of OpenAI, Anthropic, Google and Ollama, a chat page, runs and operations, over a [`Door`], which is the
+//! engine or a test's own.
 //!
 //! [`serve`] takes an open socket and a [`ServerShutdown`], and returns when the last connection has ended. No task outlives it, and a
 //! run lives as long as the answer it is for, unless the client asked for a detached run.

@@ -177,7 +177,7 @@ fn tokens_are_estimated_without_a_run() {
         let counted = post(&gateway, COUNT, &asked);
         assert_eq!((counted.status, counted.json()), (200, json!({"totalTokens": 2})));
     }
-    error(&post(&gateway, "/v1beta/models/nobody:countTokens", &asked), 404, "NOT_FOUND");
+    error(&post(&gateway, "/v1beta/models/unknown:countTokens", &asked), 404, "NOT_FOUND");
     error(&post(&gateway, COUNT, &json!({})), 400, "INVALID_ARGUMENT");
     assert!(!gateway.path("seen/ran").exists(), "nothing ran");
 }
@@ -194,7 +194,7 @@ fn models_are_listed() {
         assert_eq!((&model("m")["name"], &model("m")["displayName"]), (&json!("models/m"), &json!("m")));
         assert_eq!(model("m")["supportedGenerationMethods"][0], "generateContent");
     }
-    error(&gateway.get("/v1beta/models/nobody"), 404, "NOT_FOUND");
+    error(&gateway.get("/v1beta/models/unknown"), 404, "NOT_FOUND");
     // Google's newer clients use paths that OpenAI's clients use, too.
     let address = gateway.address();
     let get = |path: &str| {
@@ -204,7 +204,7 @@ fn models_are_listed() {
     };
     assert_eq!(get("/v1/models").json(), gateway.get("/v1beta/models").json());
     assert_eq!(get("/v1/models/m").json(), gateway.get("/v1beta/models/m").json());
-    error(&get("/v1/models/nobody"), 404, "NOT_FOUND");
+    error(&get("/v1/models/unknown"), 404, "NOT_FOUND");
     assert_eq!(gateway.get("/v1/models").json()["object"], "list");
     let reply = post(&gateway, "/v1beta/models/up/a:b:generateContent", &body("hi", json!({})));
     assert_eq!((reply.status, &reply.json()["modelVersion"]), (200, &json!("up/a:b")), "{reply:?}");

@@ -42,7 +42,7 @@ fn invalid_request_is_a_400_that_names_the_member() {
 #[test]
 fn unknown_model_or_method_is_a_404() {
     let gateway = gateway("codex_answers ok").start();
-    for path in ["/v1beta/models/nobody:generateContent", "/v1beta/models/nobody:streamGenerateContent?alt=sse"] {
+    for path in ["/v1beta/models/unknown:generateContent", "/v1beta/models/unknown:streamGenerateContent?alt=sse"] {
         let error = error(&post(&gateway, path, &body("hi", json!({}))), 404, "NOT_FOUND");
         assert_eq!(error["details"][0]["reason"], "MODEL_NOT_FOUND", "{error}");
     }

@@ -195,7 +195,7 @@ fn tokens_are_estimated_without_a_run() {
         assert_eq!((counted.status, counted.json()), (200, json!({"input_tokens": 3})), "{path}");
     }
     let count = |body: &Value| ask(&gateway, "/v1/messages/count_tokens", "", body).finish();
-    let unknown = count(&body("hi", json!({"model": "nobody"})));
+    let unknown = count(&body("hi", json!({"model": "unknown"})));
     assert_eq!(error(&unknown, 404)["type"], "not_found_error");
     assert_eq!(error(&count(&json!({"model": "m"})), 400)["param"], "messages");
     assert!(!gateway.path("seen/ran").exists(), "nothing ran");
@@ -215,7 +215,7 @@ fn models_are_listed_in_the_shape_of_the_client() {
     let created = model["created_at"].as_str().unwrap();
     assert!(created.len() == 20 && created.starts_with("20") && created.ends_with('Z'), "{created}");
     assert!(list["data"].as_array().unwrap().contains(&model));
-    let unknown = get(&gateway, "/v1/models/nobody", version);
+    let unknown = get(&gateway, "/v1/models/unknown", version);
     assert_eq!(error(&unknown, 404)["type"], "not_found_error");
     assert_eq!(get(&gateway, "/v1/models", "").json()["object"], "list");
 }

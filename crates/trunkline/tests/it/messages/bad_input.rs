@@ -49,7 +49,7 @@ fn invalid_request_is_a_400_that_names_the_member() {
 fn unknown_model_is_a_404_and_lists_the_models() {
     let gateway = gateway("codex_answers ok").start();
     for stream in [true, false] {
-        let reply = post(&gateway, &body("hi", json!({"model": "nobody", "stream": stream})));
+        let reply = post(&gateway, &body("hi", json!({"model": "unknown", "stream": stream})));
         let error = error(&reply, 404);
         assert_eq!((&error["type"], &error["code"]), (&json!("not_found_error"), &json!("model_not_found")));
         assert!(error["hint"].as_str().unwrap().starts_with("models here: "), "{error}");
