@@ -58,6 +58,7 @@ fn second_gateway_waits_when_the_first_has_claimed_a_key_and_not_recorded_its_ru
     let first = gateway.chat("hi").header("idempotency-key", "k").send();
     assert_eq!(first.content(), "1");
     let mut database = Database::open(&gateway.path("state/trunkline.db"));
+    until("the index has the first run", || database.all("SELECT state FROM turns") == ["finished"]);
     // As if the first gateway had claimed the key for another run just now. The second deletes the key that has expired.
     database.run("UPDATE repeats SET run = '01900000-0000-7000-8000-000000000001'");
     database.run("INSERT INTO repeats VALUES ('nobody', zeroblob(32), zeroblob(32), 'expired', 0, NULL)");
