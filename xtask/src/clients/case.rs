@@ -24,9 +24,9 @@ pub(super) enum LabCase {
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct LabRun {
     pub(super) state: String,
-    /// The gateway took the request for a side request, such as one for a title.
+    /// Client and purpose, if the gateway took the request for a side request, such as one for a title.
     #[serde(default)]
-    pub(super) side: bool,
+    pub(super) side: Option<String>,
 }
 
 impl LabRun {
@@ -107,7 +107,7 @@ pub(super) fn verdict(
     runs: &[LabRun],
 ) -> Result<(), String> {
     let answer = format!("The code word is {word} and the fake CLI says so.");
-    let turns = runs.iter().filter(|run| !run.side).count();
+    let turns = runs.iter().filter(|run| run.side.is_none()).count();
     let expect_runs = |count: usize| match turns {
         _ if (count.min(1)..=count * (1 + row.side_requests)).contains(&turns) => Ok(()),
         _ => Err(format!("{turns} runs instead of {count}; the client shows: {}", shown(reply))),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     fn runs(states: &[&str]) -> Vec<LabRun> {
-        states.iter().map(|state| LabRun { state: (*state).to_owned(), side: false }).collect()
+        states.iter().map(|state| LabRun { state: (*state).to_owned(), side: None }).collect()
     }
 
     fn row(timeout: TimeoutBehaviour, side_requests: usize) -> ClientRow {
