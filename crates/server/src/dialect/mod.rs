@@ -165,7 +165,8 @@ async fn exchange<T: Dialect, D: Door>(app: &Arc<App<D>>, head: &Parts, body: Bo
     }
     let joins = |model: &str| app.door.joins_repeats(model);
     let repeat_wait = app.config.limits.repeat_wait;
-    request.turn.patience = repeat::patience(&head.headers, repeat_wait).filter(|_| joins(&request.turn.model));
+    request.turn.patience =
+        repeat::patience(&head.headers, request.turn.shown, repeat_wait).filter(|_| joins(&request.turn.model));
     let earlier = identity.as_ref().and_then(|identity| app.repeats.find(identity));
     let joined = match earlier.filter(|_| joins(&request.turn.model)) {
         Some(EarlierRequest::Failure(error)) => return Err(*error),

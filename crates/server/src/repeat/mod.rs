@@ -20,7 +20,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
 use trunkline_core::failure::Category;
-use trunkline_core::turn::Patience;
+use trunkline_core::turn::{AnswerTiming, Patience};
 use trunkline_wire::error::ApiError;
 
 use crate::admission::{self, SESSION_HEADER};
@@ -52,9 +52,20 @@ impl RequestIdentity {
     }
 }
 
-/// The patience that a client announces. Its run then waits for `repeat_wait` to be asked for again.
-pub(crate) fn patience(headers: &HeaderMap, repeat_wait: Duration) -> Option<Patience> {
-    signs::timeout(headers).map(|limit| Patience { limit, repeat_wait })
+/// Time that a run waits for the repetition of a client that repeats requests by itself and does not announce when. These clients
+/// ask again after a second or two.
+const UNANNOUNCED_WAIT: Duration = Duration::from_secs(3);
+
+/// The patience of a client. If it is over, the run waits for `repeat_wait` to be asked for again. A stream is sent a comment before
+/// any usual time-out, so a client that leaves it has cancelled, unless it announces its patience.
+pub(crate) fn patience(headers: &HeaderMap, shown: AnswerTiming, repeat_wait: Duration) -> Option<Patience> {
+    match signs::timeout(headers) {
+        Some(limit) => Some(Patience { limit, repeat_wait }),
+        None if shown == AnswerTiming::AtTheEnd && signs::counts_retries(headers) => {
+            Some(Patience { limit: Duration::ZERO, repeat_wait: repeat_wait.min(UNANNOUNCED_WAIT) })
+        }
+        None => None,
+    }
 }
 
 impl Repeats {

@@ -20,6 +20,11 @@ pub(super) fn is_retry(headers: &HeaderMap) -> bool {
         .is_some_and(|count| count > 0)
 }
 
+/// Whether the client repeats requests by itself.
+pub(super) fn counts_retries(headers: &HeaderMap) -> bool {
+    headers.contains_key(RETRY_COUNT_HEADER)
+}
+
 /// Time after which the client gives up, if it announced one.
 pub(super) fn timeout(headers: &HeaderMap) -> Option<Duration> {
     let seconds = |name: &&str| headers.get(*name)?.to_str().ok()?.parse::<f64>().ok();

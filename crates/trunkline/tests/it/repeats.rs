@@ -1,9 +1,11 @@
 //! Requests that a client repeats because it gave up waiting, or because it got an error.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use crate::http::RequestBuilder;
-use crate::observe::{until, until_gone};
+use crate::observe::{exists, until, until_gone, within};
 use crate::test_gateway::TestGateway;
 
 const RETRY_COUNT: &str = "x-stainless-retry-count";
@@ -80,12 +82,36 @@ fn client_that_gave_up_waiting_gets_the_answer_of_its_run_when_it_asks_again() {
 
 #[test]
 fn run_is_cancelled_when_its_client_does_not_ask_again_in_time() {
-    let gateway = gateway("tell pid $$; hang").args(&["--repeat-wait", "300ms", "--grace", "500ms"]).start();
+    let gateway = gateway_of_hanging().args(&["--repeat-wait", "300ms"]).start();
     let first = asking(&gateway, SHORT_PATIENCE).open();
     let pid = gateway.wait_for_pid("pid");
     drop(first);
     until_gone(&[pid]);
     until("the run is cancelled", || gateway.get("/v1/runs").json()["data"][0]["state"] == "cancelled");
+}
+
+#[test]
+fn client_that_repeats_by_itself_gets_the_answer_of_its_run_though_it_announces_no_time() {
+    let gateway = gateway(SLOW).start();
+    let ask = |count: &str| gateway.chat("hi").header(RETRY_COUNT, count);
+    let first = ask("0").open();
+    gateway.wait_for_note("pid");
+    drop(first);
+    until_disconnected(&gateway);
+    let second = ask("1").open();
+    gateway.leave_note("go");
+    assert_eq!(second.finish().content(), "done");
+    assert_eq!(runs(&gateway), 1);
+    // A stream is cancelled at once: its head comes before any time-out.
+    let gateway = gateway_of_hanging().start();
+    let stream = gateway.chat("hi").header(RETRY_COUNT, "0").streamed().open();
+    let pid = gateway.wait_for_pid("pid");
+    drop(stream);
+    within(Duration::from_secs(2), "the stream's run is cancelled", || !exists(pid));
+}
+
+fn gateway_of_hanging() -> TestGateway {
+    gateway("tell pid $$; hang").args(&["--grace", "500ms"])
 }
 
 #[test]
