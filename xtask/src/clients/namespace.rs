@@ -11,8 +11,9 @@ use crate::test::command;
 /// Argument that tells this program that it runs in the namespaces.
 pub(super) const INSIDE: &str = "--inside-namespace";
 
-/// Starts the loopback device and then the program.
-const WITH_LOOPBACK: &str = r#"ip link set lo up && exec "$@""#;
+/// Starts the loopback device and then the program. A shell that starts the lab in the background ignores SIGINT, and all programs
+/// after it would, too.
+const WITH_LOOPBACK: &str = r#"ip link set lo up && exec env --default-signal=INT "$@""#;
 
 /// Replaces this process by one in the namespaces: `exe` with the arguments of this process and `INSIDE`. Returns only with
 /// an error.

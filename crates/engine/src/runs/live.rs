@@ -38,6 +38,8 @@ pub(crate) struct ActiveRun {
     /// client.
     on_disconnect: Mutex<Option<OnDisconnect>>,
     waiting_clients: AtomicUsize,
+    /// Number of clients that have ever waited for the run.
+    clients_seen: AtomicUsize,
     progress: watch::Sender<RunProgress>,
     /// Lines of the run in the log.
     extents: Arc<RunExtents>,
@@ -110,6 +112,7 @@ impl RunRegistry {
             owner: owner.clone(),
             on_disconnect: Mutex::new(on_disconnect),
             waiting_clients: AtomicUsize::new(0),
+            clients_seen: AtomicUsize::new(0),
             progress: watch::Sender::default(),
             extents: Arc::default(),
             stop: CancellationToken::new(),
@@ -290,6 +293,7 @@ impl ActiveRun {
     }
 
     pub(super) fn client_came(&self) {
+        self.clients_seen.fetch_add(1, Ordering::AcqRel);
         self.waiting_clients.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -300,6 +304,11 @@ impl ActiveRun {
 
     pub(super) fn has_no_clients(&self) -> bool {
         self.waiting_clients.load(Ordering::Acquire) == 0
+    }
+
+    /// Number of clients that have ever waited for the run.
+    pub(super) fn clients_seen(&self) -> usize {
+        self.clients_seen.load(Ordering::Acquire)
     }
 
     /// Waits until the run has ended. Cancel safe.

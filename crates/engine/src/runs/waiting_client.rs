@@ -74,17 +74,46 @@ pub(super) fn take_over(run: &Arc<ActiveRun>, deadline: Option<PatienceDeadline>
     true
 }
 
-/// Stops a run unless a client joins it in time.
+/// Stops a run unless a client joins it in time. A client that joins and leaves again has a time of its own.
 fn stop_later(run: Arc<ActiveRun>, deadline: PatienceDeadline) {
     let Ok(runtime) = Handle::try_current() else { return run.stop() };
+    let seen = run.clients_seen();
     runtime.spawn(async move {
         tokio::select! {
             () = run.ended() => {}
             () = sleep(deadline.repeat_wait) => {
-                if run.has_no_clients() {
+                if run.has_no_clients() && run.clients_seen() == seen {
                     run.stop();
                 }
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use trunkline_core::turn::ClientId;
+
+    use super::*;
+    use crate::runs::live::RunRegistry;
+
+    #[tokio::test(start_paused = true)]
+    async fn each_client_that_gave_up_waiting_has_a_time_of_its_own_to_ask_again() {
+        let registry = Arc::new(RunRegistry::default());
+        let run = registry.begin("r", &ClientId::default(), Some(OnDisconnect::Cancel));
+        let wait = Duration::from_secs(30);
+        let client = || {
+            let patience = Patience { limit: Duration::ZERO, repeat_wait: wait };
+            WaitingClient::new(&run, Some(PatienceDeadline::starting_now(patience)))
+        };
+        let is_stopped = || run.stopped().now_or_never().is_some();
+        drop(client());
+        tokio::time::sleep(wait - Duration::from_secs(5)).await;
+        drop(client());
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert!(!is_stopped(), "the time of the first client is over, that of the second is not");
+        tokio::time::sleep(wait).await;
+        assert!(is_stopped());
+    }
 }

@@ -14,7 +14,8 @@ def args(lab, prompt, *more):
 
 
 def environment(lab):
-    return {"OPENAI_API_BASE": f"{lab.base}/v1", "OPENAI_API_KEY": lab.key}
+    # LiteLLM would try to download its list of prices, and report an error.
+    return {"OPENAI_API_BASE": f"{lab.base}/v1", "OPENAI_API_KEY": lab.key, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
 
 def checked(text):

@@ -35,6 +35,8 @@ pub(crate) struct ResponseEncoder {
     opened: bool,
     outcome: Option<Outcome>,
     reader: Reader,
+    /// Whether a run that fails before the first frame is a stream that fails, rather than an HTTP status.
+    failures_as_events: bool,
     _continuation: Option<Continuation>,
 }
 
@@ -61,6 +63,7 @@ impl ResponseEncoder {
             opened: false,
             outcome: None,
             reader: Reader::First,
+            failures_as_events: false,
             _continuation: None,
         }
     }
@@ -68,6 +71,11 @@ impl ResponseEncoder {
     /// Keeps the claim on the response before it, as long as the answer is made.
     pub(super) fn holding(self, continuation: Option<Continuation>) -> Self {
         Self { _continuation: continuation, ..self }
+    }
+
+    /// For a client that shows the reason of a failure only if it is an event of a stream.
+    pub(super) fn failures_as_events(self, failures_as_events: bool) -> Self {
+        Self { failures_as_events, ..self }
     }
 
     /// As the encoder of a stored response, whose events come from the log.
@@ -239,8 +247,8 @@ impl Frames for ResponseEncoder {
 
     fn refuse(&mut self, _error: &ApiError) -> ErrorReport {
         match self.reader {
-            Reader::First => ErrorReport::Status,
-            Reader::Again => ErrorReport::Frames,
+            Reader::First if !self.failures_as_events => ErrorReport::Status,
+            Reader::First | Reader::Again => ErrorReport::Frames,
         }
     }
 }

@@ -57,6 +57,13 @@ pub(crate) struct ResponseFormat {
     request: StoredRequest,
     /// Held until the answer ends.
     continuation: Option<Continuation>,
+    failures_as_events: bool,
+}
+
+/// Whether a request comes from Codex CLI. It repeats a request for any 5xx, and then shows the status alone.
+fn is_codex(head: &Parts) -> bool {
+    let originator = head.headers.get("originator").and_then(|originator| originator.to_str().ok());
+    originator.is_some_and(|originator| originator.starts_with("codex"))
 }
 
 impl Dialect for Responses {
@@ -110,7 +117,11 @@ impl Dialect for Responses {
             ..Turn::default()
         };
         question::check(&turn, "input")?;
-        Ok(Asked { turn, delivery, format: ResponseFormat { request: stored, continuation } })
+        Ok(Asked {
+            turn,
+            delivery,
+            format: ResponseFormat { request: stored, continuation, failures_as_events: is_codex(head) },
+        })
     }
 }
 
@@ -119,7 +130,9 @@ impl AnswerFormat for ResponseFormat {
     type Whole = ResponseEncoder;
 
     fn frames(self, run: &RunHead, secrets: Arc<Secrets>) -> ResponseEncoder {
-        ResponseEncoder::new(run, self.request, secrets, Written::All).holding(self.continuation)
+        ResponseEncoder::new(run, self.request, secrets, Written::All)
+            .holding(self.continuation)
+            .failures_as_events(self.failures_as_events)
     }
 
     fn whole(self, run: &RunHead) -> ResponseEncoder {

@@ -92,6 +92,12 @@ fn failure_is_a_status_before_the_first_event_and_an_event_after_it() {
     let failed = gateway.get(&format!("/v1/responses/resp_{run}")).json();
     assert_eq!((&failed["status"], &failed["error"]["code"]), (&json!("failed"), &json!("invalid_prompt")));
 
+    // Codex CLI shows the reason only if it is an event.
+    let asked = body("for codex", json!({"stream": true}));
+    let live = ask(&gateway, "POST", "/v1/responses", "originator: codex_exec\r\n", Some(&asked)).finish().frames();
+    let response = grammar::check(&live);
+    assert_eq!((&response["status"], &response["error"]["code"]), (&json!("failed"), &json!("invalid_prompt")));
+
     let live = post(&gateway, &body("late", json!({"stream": true}))).frames();
     let response = grammar::check(&live);
     assert_eq!((&response["status"], &response["output"][0]["status"]), (&json!("failed"), &json!("incomplete")));
