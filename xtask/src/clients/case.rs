@@ -109,6 +109,8 @@ pub(super) fn verdict(
     let answer = format!("The code word is {word} and the fake CLI says so.");
     let turns = runs.iter().filter(|run| run.side.is_none()).count();
     let expect_runs = |count: usize| match turns {
+        // A client may be stopped after its side request, and before its main one.
+        0 if case == LabCase::Cancel && !runs.is_empty() => Ok(()),
         _ if (count.min(1)..=count * (1 + row.side_requests)).contains(&turns) => Ok(()),
         _ => Err(format!("{turns} runs instead of {count}; the client shows: {}", shown(reply))),
     };
