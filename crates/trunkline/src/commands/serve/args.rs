@@ -36,7 +36,7 @@ pub(crate) struct ServeArgs {
     /// Another host name for this server, accepted in the Host header; can be repeated
     #[arg(long = "host", value_name = "NAME", env = "TRUNKLINE_HOSTS", value_delimiter = ',')]
     pub(super) hosts: Vec<String>,
-    /// Let web pages of this origin use the API with an API key, such as https://app.example.com; http://localhost:* is
+    /// Let web pages of this origin use the API with an API key, such as `https://app.example.com`; `http://localhost:*` is
     /// every port of this machine. Can be repeated; `server.allowOrigins` in models.json is the same
     #[arg(
         long = "allow-origin",
