@@ -125,3 +125,29 @@ impl Drop for PendingRequest {
         self.repeats.lock().end(&self.digest, &self.run, outcome);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_waits_for_clients_that_may_ask_again() {
+        use AnswerTiming::{AsItComes, AtTheEnd};
+        let wait = Duration::from_secs(30);
+        let announced = Some(Patience { limit: Duration::from_secs(2), repeat_wait: wait });
+        let unannounced = Some(Patience { limit: Duration::ZERO, repeat_wait: UNANNOUNCED_WAIT });
+        let (count, timeout) = (("x-stainless-retry-count", "0"), ("x-stainless-timeout", "2"));
+        for (pairs, shown, expected) in [
+            (&[timeout][..], AtTheEnd, announced),
+            (&[count, timeout], AsItComes, announced),
+            (&[count], AtTheEnd, unannounced),
+            // The head of a stream comes before any usual time-out.
+            (&[count], AsItComes, None),
+            (&[], AtTheEnd, None),
+        ] {
+            let pair = |(name, value)| (http::HeaderName::from_static(name), HeaderValue::from_static(value));
+            let headers: HeaderMap = pairs.iter().copied().map(pair).collect();
+            assert_eq!(patience(&headers, shown, wait), expected, "{pairs:?} {shown:?}");
+        }
+    }
+}

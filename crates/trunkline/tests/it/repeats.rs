@@ -1,11 +1,9 @@
 //! Requests that a client repeats because it gave up waiting, or because it got an error.
 
-use std::time::Duration;
-
 use serde_json::json;
 
 use crate::http::RequestBuilder;
-use crate::observe::{exists, until, until_gone, within};
+use crate::observe::{until, until_gone};
 use crate::test_gateway::TestGateway;
 
 const RETRY_COUNT: &str = "x-stainless-retry-count";
@@ -82,7 +80,7 @@ fn client_that_gave_up_waiting_gets_the_answer_of_its_run_when_it_asks_again() {
 
 #[test]
 fn run_is_cancelled_when_its_client_does_not_ask_again_in_time() {
-    let gateway = gateway_of_hanging().args(&["--repeat-wait", "300ms"]).start();
+    let gateway = gateway("tell pid $$; hang").args(&["--repeat-wait", "300ms", "--grace", "500ms"]).start();
     let first = asking(&gateway, SHORT_PATIENCE).open();
     let pid = gateway.wait_for_pid("pid");
     drop(first);
@@ -102,16 +100,6 @@ fn client_that_repeats_by_itself_gets_the_answer_of_its_run_though_it_announces_
     gateway.leave_note("go");
     assert_eq!(second.finish().content(), "done");
     assert_eq!(runs(&gateway), 1);
-    // A stream is cancelled at once: its head comes before any time-out.
-    let gateway = gateway_of_hanging().start();
-    let stream = gateway.chat("hi").header(RETRY_COUNT, "0").streamed().open();
-    let pid = gateway.wait_for_pid("pid");
-    drop(stream);
-    within(Duration::from_secs(2), "the stream's run is cancelled", || !exists(pid));
-}
-
-fn gateway_of_hanging() -> TestGateway {
-    gateway("tell pid $$; hang").args(&["--grace", "500ms"])
 }
 
 #[test]
