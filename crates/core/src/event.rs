@@ -68,6 +68,25 @@ impl Event {
         matches!(self, Self::Finished(_) | Self::Failed(_))
     }
 
+    /// Returns a reference to the result of the turn, if this is the last event.
+    #[must_use]
+    pub fn as_end(&self) -> Option<Result<&Answer, &Failure>> {
+        match self {
+            Self::Finished(answer) => Some(Ok(answer)),
+            Self::Failed(failure) => Some(Err(failure)),
+            Self::Started { .. }
+            | Self::Text { .. }
+            | Self::Thinking { .. }
+            | Self::ToolStarted { .. }
+            | Self::ToolFinished { .. }
+            | Self::ToolCall { .. }
+            | Self::Notice { .. }
+            | Self::Unknown { .. }
+            | Self::Workspace(_)
+            | Self::Attempted(_) => None,
+        }
+    }
+
     /// Returns the result of the turn, if this is the last event.
     #[must_use]
     pub fn end(self) -> Option<Result<Answer, Failure>> {

@@ -15,7 +15,7 @@ use crate::delivered::DeliveredText;
 /// progress, not a transcript.
 const MAX_ACTIVITY: usize = 200;
 
-/// What one event adds to the answer.
+/// The part of an answer that one event adds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece<'a> {
     Text(&'a str),

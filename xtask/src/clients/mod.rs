@@ -114,7 +114,7 @@ impl ClientsArgs {
     }
 }
 
-/// What all clients share.
+/// The parts of the lab that all clients share.
 struct Lab<'a> {
     installed: InstalledClients,
     gateway: PathBuf,

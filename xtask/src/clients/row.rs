@@ -55,7 +55,7 @@ pub(super) enum ClientRoute {
     Gemini,
 }
 
-/// What a client does by default when an answer takes longer than its time-out.
+/// The behaviour of a client, by default, when an answer takes longer than its time-out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum TimeoutBehaviour {

@@ -16,10 +16,10 @@ use crate::bench::gateway::{BenchGateway, GatewayCommand};
 use crate::bench::samples::Samples;
 
 /// Most that another dialect may take of what chat completions take.
-const MOST: f64 = 1.10;
+const MAX_RATIO_TO_CHAT: f64 = 1.10;
 
 /// Most allocations of a delta: its decoding, its record and its frame.
-const MOST_ALLOCATIONS: f64 = 16.0;
+const MAX_ALLOCATIONS_PER_DELTA: f64 = 16.0;
 
 /// Streams before a count of allocations, and counted ones.
 const COUNTED_STREAMS: usize = 10;
@@ -144,16 +144,16 @@ impl DialectTimes {
     fn compared(&self, name: &str, chat: &Self, uncounted: Option<&String>) -> [ProfileLine; 3] {
         let times = |what: &str, ours: f64, theirs: f64, unit: &str| {
             let what = format!("{what}, {name}: {ours:.2} {unit} / chat's {theirs:.2} {unit}");
-            ProfileLine::new(what, ProfileUnit::Times, ours / theirs, BenchThreshold::AtMost(MOST))
+            ProfileLine::new(what, ProfileUnit::Times, ours / theirs, BenchThreshold::AtMost(MAX_RATIO_TO_CHAT))
         };
         let allocations = match (self.allocations, chat.allocations) {
             (Some(ours), Some(theirs)) => {
                 let what = format!("allocations per delta, {name}: chat's are {theirs:.1}");
-                ProfileLine::counted(what, Ok(ours), MOST_ALLOCATIONS)
+                ProfileLine::counted(what, Ok(ours), MAX_ALLOCATIONS_PER_DELTA)
             }
             _ => {
                 let why = uncounted.map_or("not counted", String::as_str).to_owned();
-                ProfileLine::counted(format!("allocations per delta, {name}"), Err(why), MOST_ALLOCATIONS)
+                ProfileLine::counted(format!("allocations per delta, {name}"), Err(why), MAX_ALLOCATIONS_PER_DELTA)
             }
         };
         let micros_of_delta = 1e6 / DELTAS as f64;

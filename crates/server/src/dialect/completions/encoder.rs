@@ -135,25 +135,16 @@ impl Frames for TextEncoder {
         if let Some(Piece::Text(text)) = self.narration.hear(event) {
             self.delta(text, out);
         }
-        match event {
-            Event::Finished(answer) => {
+        match event.as_end() {
+            Some(Ok(answer)) => {
                 self.finish_stream(answer, out);
                 Stream::Ended
             }
-            Event::Failed(failure) => {
+            Some(Err(failure)) => {
                 let error = ApiError::failed(failure, &self.secrets).of_run(&self.trace);
                 self.fail(&error, out)
             }
-            Event::Started { .. }
-            | Event::Text { .. }
-            | Event::Thinking { .. }
-            | Event::ToolStarted { .. }
-            | Event::ToolFinished { .. }
-            | Event::ToolCall { .. }
-            | Event::Notice { .. }
-            | Event::Unknown { .. }
-            | Event::Workspace(_)
-            | Event::Attempted(_) => Stream::Open,
+            None => Stream::Open,
         }
     }
 

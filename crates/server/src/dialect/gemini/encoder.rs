@@ -155,25 +155,16 @@ impl<S: StreamSyntax> Frames for ResponseFrames<S> {
         self.trace.observe(event);
         let Self { reader, frame, .. } = self;
         reader.hear(event, &mut |part| frame.part(&part, out));
-        match event {
-            Event::Finished(answer) => {
+        match event.as_end() {
+            Some(Ok(answer)) => {
                 self.finish(answer, out);
                 Stream::Ended
             }
-            Event::Failed(failure) => {
+            Some(Err(failure)) => {
                 let error = ApiError::failed(failure, &self.secrets).of_run(&self.trace);
                 self.fail(&error, out)
             }
-            Event::Started { .. }
-            | Event::Text { .. }
-            | Event::Thinking { .. }
-            | Event::ToolStarted { .. }
-            | Event::ToolFinished { .. }
-            | Event::ToolCall { .. }
-            | Event::Notice { .. }
-            | Event::Unknown { .. }
-            | Event::Workspace(_)
-            | Event::Attempted(_) => Stream::Open,
+            None => Stream::Open,
         }
     }
 

@@ -74,28 +74,19 @@ impl MessageEncoder {
             Some(Piece::Call { index, id, name, arguments }) => self.content.call(index, id, name, arguments, out),
             Some(Piece::Reasoning(_)) | None => {}
         }
-        match event {
-            Event::Finished(answer) => {
+        match event.as_end() {
+            Some(Ok(answer)) => {
                 self.complete(answer, out);
                 if self.form == Form::Frames {
                     self.end(answer, out);
                 }
                 Stream::Ended
             }
-            Event::Failed(failure) => {
+            Some(Err(failure)) => {
                 let error = ApiError::failed(failure, &self.secrets).of_run(&self.trace);
                 self.fail(&error, out)
             }
-            Event::Started { .. }
-            | Event::Text { .. }
-            | Event::Thinking { .. }
-            | Event::ToolStarted { .. }
-            | Event::ToolFinished { .. }
-            | Event::ToolCall { .. }
-            | Event::Notice { .. }
-            | Event::Unknown { .. }
-            | Event::Workspace(_)
-            | Event::Attempted(_) => Stream::Open,
+            None => Stream::Open,
         }
     }
 

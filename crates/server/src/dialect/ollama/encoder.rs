@@ -180,8 +180,8 @@ impl Frames for LineEncoder {
             }
             Some(Piece::Reasoning(_) | Piece::Call { .. }) | None => {}
         }
-        match event {
-            Event::Finished(answer) => {
+        match event.as_end() {
+            Some(Ok(answer)) => {
                 if let Some(late) = self.narration.missing(answer) {
                     self.line(&Line { text: &late, ..Line::default() }, out);
                 }
@@ -192,20 +192,11 @@ impl Frames for LineEncoder {
                 out.push(b'\n');
                 Stream::Ended
             }
-            Event::Failed(failure) => {
+            Some(Err(failure)) => {
                 let error = ApiError::failed(failure, &self.secrets).of_run(&self.trace);
                 self.fail(&error, out)
             }
-            Event::Started { .. }
-            | Event::Text { .. }
-            | Event::Thinking { .. }
-            | Event::ToolStarted { .. }
-            | Event::ToolFinished { .. }
-            | Event::ToolCall { .. }
-            | Event::Notice { .. }
-            | Event::Unknown { .. }
-            | Event::Workspace(_)
-            | Event::Attempted(_) => Stream::Open,
+            None => Stream::Open,
         }
     }
 
