@@ -17,6 +17,7 @@ pub mod failure;
 pub mod limits;
 mod lines;
 pub mod live;
+pub mod mcp;
 pub mod model;
 pub mod near;
 pub mod parse;

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 use super::exchange::{Greeting, MessageMeaning, PERMISSION_REFUSED};
 use super::rpc::{self, Rpc, RpcMessage};
+use super::tool_offer::{ToolOffer, ToolServer};
+use crate::mcp;
 use crate::vocabulary::Permissions;
 
 #[derive(Debug)]
@@ -18,6 +20,10 @@ pub(super) struct AcpLive {
     greeting: Greeting,
     session: String,
     pending: AcpPending,
+    /// Options of the session that are set, of those in the greeting.
+    options_set: usize,
+    /// MCP server with the client's tools.
+    server: Option<ToolServer>,
 }
 
 /// Request whose answer is awaited, with its number.
@@ -41,7 +47,16 @@ impl AcpLive {
         let capabilities = json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false});
         let params = json!({"protocolVersion": 1, "clientCapabilities": capabilities, "clientInfo": rpc::client()});
         let (id, line) = rpc.request("initialize", params);
-        (Self { rpc, greeting, session: String::new(), pending: AcpPending::Initialize(id) }, line)
+        let pending = AcpPending::Initialize(id);
+        (Self { rpc, greeting, session: String::new(), pending, options_set: 0, server: None }, line)
+    }
+
+    /// Begins another session, which has the tools.
+    pub(super) fn offer(&mut self, offer: &ToolOffer) -> Vec<u8> {
+        self.server.clone_from(&offer.server);
+        let mut line = Vec::new();
+        self.begin_session(&mut line);
+        line
     }
 
     pub(super) fn send_prompt(&mut self, prompt: &str) -> Vec<u8> {
@@ -111,7 +126,12 @@ impl AcpLive {
     }
 
     fn begin_session(&mut self, reply: &mut Vec<u8>) -> MessageMeaning {
-        let params = json!({"cwd": self.greeting.cwd, "mcpServers": []});
+        let servers = self.server.iter().map(|ToolServer { url, token }| {
+            let bearer = json!({"name": "Authorization", "value": format!("Bearer {token}")});
+            json!({"type": "http", "name": mcp::SERVER, "url": url, "headers": [bearer]})
+        });
+        let params = json!({"cwd": self.greeting.cwd, "mcpServers": servers.collect::<Vec<_>>()});
+        self.options_set = 0;
         let (id, line) = self.rpc.request("session/new", params);
         self.pending = AcpPending::NewSession(id);
         reply.extend(line);
@@ -127,14 +147,13 @@ impl AcpLive {
 
     /// Sets the next option of the greeting; ready if there is none left.
     fn set_next_option(&mut self, reply: &mut Vec<u8>) -> MessageMeaning {
-        let (method, name, value) = if let Some(model) = self.greeting.model.take() {
-            ("session/set_model", "modelId", model)
-        } else if let Some(mode) = self.greeting.mode.take() {
-            ("session/set_mode", "modeId", mode)
-        } else {
+        let model = self.greeting.model.as_ref().map(|model| ("session/set_model", "modelId", model));
+        let mode = self.greeting.mode.as_ref().map(|mode| ("session/set_mode", "modeId", mode));
+        let Some((method, name, value)) = model.into_iter().chain(mode).nth(self.options_set) else {
             self.pending = AcpPending::Nothing;
             return MessageMeaning::Ready;
         };
+        self.options_set += 1;
         let (id, line) = self.rpc.request(method, json!({"sessionId": self.session, name: value}));
         self.pending = AcpPending::SetOption(id);
         reply.extend(line);

@@ -3,8 +3,11 @@
 
 use serde_json::{Value, json};
 
+use super::ChannelOutput;
 use super::exchange::{Greeting, MessageMeaning};
 use super::rpc::{self, Rpc, RpcMessage};
+use super::tool_offer::{CallKey, ClientCall, ToolOffer};
+use crate::mcp;
 use crate::vocabulary::Permissions;
 
 #[derive(Debug)]
@@ -31,7 +34,14 @@ enum AppServerPending {
 impl AppServerLive {
     pub(super) fn greet(greeting: Greeting) -> (Self, Vec<u8>) {
         let mut rpc = Rpc::new(false);
-        let (id, line) = rpc.request("initialize", json!({"clientInfo": rpc::client()}));
+        let (id, line) = rpc.request(
+            "initialize",
+            json!({
+                "clientInfo": rpc::client(),
+                // For the client's tools.
+                "capabilities": {"experimentalApi": true},
+            }),
+        );
         let pending = AppServerPending::Initialize(id);
         (Self { rpc, greeting, thread: String::new(), turn: None, pending }, line)
     }
@@ -51,18 +61,57 @@ impl AppServerLive {
         }
     }
 
+    /// Starts another thread, which has the tools. The name of a tool may be that of one of Codex's own tools: a namespace keeps
+    /// them apart.
+    pub(super) fn offer(&mut self, offer: &ToolOffer) -> Vec<u8> {
+        let tools: Vec<Value> = offer
+            .tools
+            .iter()
+            .map(|tool| {
+                let schema: Value = serde_json::from_str(tool.schema.as_str()).unwrap_or_default();
+                let description = tool.description.as_deref().unwrap_or_default();
+                json!({"type": "function", "name": tool.name, "description": description, "inputSchema": schema})
+            })
+            .collect();
+        let mut settings = self.settings();
+        let description = "Tools of the application that asked";
+        settings["dynamicTools"] =
+            json!([{"type": "namespace", "name": mcp::SERVER, "description": description, "tools": tools}]);
+        let (id, line) = self.rpc.request("thread/start", settings);
+        self.pending = AppServerPending::NewThread(id);
+        line
+    }
+
+    /// The answer to a call of a client's tool.
+    pub(super) fn answer_call(&self, key: &CallKey, result: Result<&str, &str>) -> Vec<u8> {
+        let (text, success) = match result {
+            Ok(text) => (text, true),
+            Err(reason) => (reason, false),
+        };
+        let result = json!({"contentItems": [{"type": "inputText", "text": text}], "success": success});
+        self.rpc.result(&key.request, result)
+    }
+
     pub(super) fn interrupt(&mut self) -> Vec<u8> {
         let Some(turn) = &self.turn else { return Vec::new() };
         let params = json!({"threadId": self.thread, "turnId": turn});
         self.rpc.request("turn/interrupt", params).1
     }
 
-    pub(super) fn receive(&mut self, message: &Value, reply: &mut Vec<u8>) -> MessageMeaning {
+    pub(super) fn receive(&mut self, message: &Value, output: &mut ChannelOutput) -> MessageMeaning {
         match rpc::read(message) {
-            RpcMessage::Result(id, result) => self.on_result(id, result, reply),
+            RpcMessage::Result(id, result) => self.on_result(id, result, &mut output.reply),
             RpcMessage::Error(id, error) => self.on_error(id, error),
+            RpcMessage::Request(id, "item/tool/call", params) => {
+                output.calls.push(ClientCall {
+                    key: CallKey { request: id.clone(), message: Value::Null },
+                    name: params.get("tool").and_then(Value::as_str).unwrap_or_default().to_owned(),
+                    arguments: params.get("arguments").map_or_else(|| "{}".to_owned(), Value::to_string),
+                });
+                MessageMeaning::Ignored
+            }
             RpcMessage::Request(id, method, _) => {
-                reply.extend(self.answer_request(id, method));
+                output.reply.extend(self.answer_request(id, method));
                 MessageMeaning::Ignored
             }
             RpcMessage::Notification(method, params) => self.on_notification(method, params),

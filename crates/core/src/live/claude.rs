@@ -3,16 +3,22 @@
 
 use serde_json::{Value, json};
 
+use super::ChannelOutput;
 use super::exchange::{Greeting, MessageMeaning, to_line};
+use super::tool_offer::{CallKey, ClientCall, ToolOffer};
+use crate::mcp::{self, McpRequest, OfferedTool};
 use crate::vocabulary::Permissions;
 
 /// Ids of our control requests.
 const GREETING: &str = "greeting";
 const INTERRUPT: &str = "interrupt";
+const OFFER: &str = "offer";
 
 #[derive(Debug)]
 pub(super) struct ClaudeLive {
     permissions: Permissions,
+    /// Tools of the client. Claude Code reaches them over stdio, as an MCP server of its SDK.
+    tools: Vec<OfferedTool>,
 }
 
 impl ClaudeLive {
@@ -21,7 +27,7 @@ impl ClaudeLive {
         if let Some(system) = greeting.system {
             request["appendSystemPrompt"] = system.into();
         }
-        (Self { permissions: greeting.permissions }, control(GREETING, request))
+        (Self { permissions: greeting.permissions, tools: Vec::new() }, control(GREETING, request))
     }
 
     pub(super) fn send_prompt(&self, prompt: &str) -> Vec<u8> {
@@ -33,16 +39,27 @@ impl ClaudeLive {
         }))
     }
 
+    pub(super) fn offer(&mut self, offer: &ToolOffer) -> Vec<u8> {
+        self.tools.clone_from(&offer.tools);
+        // With `alwaysLoad`, the model sees the tools at once instead of having to search for them.
+        let server = json!({"type": "sdk", "name": mcp::SERVER, "alwaysLoad": true});
+        control(OFFER, json!({"subtype": "mcp_set_servers", "servers": {mcp::SERVER: server}}))
+    }
+
     pub(super) fn interrupt(&self) -> Vec<u8> {
         control(INTERRUPT, json!({"subtype": "interrupt"}))
     }
 
-    pub(super) fn receive(&self, message: &Value, reply: &mut Vec<u8>) -> MessageMeaning {
+    pub(super) fn receive(&self, message: &Value, output: &mut ChannelOutput) -> MessageMeaning {
         let field = |name: &str| message.get(name).and_then(Value::as_str);
         match field("type") {
             Some("control_response") => on_response(message.get("response").unwrap_or(&Value::Null)),
             Some("control_request") => {
-                reply.extend(self.answer_request(message));
+                if message.pointer("/request/subtype").and_then(Value::as_str) == Some("mcp_message") {
+                    self.receive_mcp(message, output);
+                } else {
+                    output.reply.extend(self.answer_request(message));
+                }
                 MessageMeaning::Ignored
             }
             Some("control_cancel_request" | "command_lifecycle" | "conversation_reset" | "keep_alive") => {
@@ -53,11 +70,34 @@ impl ClaudeLive {
         }
     }
 
+    /// Takes a message to the MCP server of the client's tools.
+    fn receive_mcp(&self, message: &Value, output: &mut ChannelOutput) {
+        let request = message.get("request_id").cloned().unwrap_or_default();
+        let inner = message.pointer("/request/message").unwrap_or(&Value::Null);
+        match mcp::receive(&inner.to_string(), &self.tools) {
+            McpRequest::Answered(answer) => {
+                let answer = serde_json::from_str(&answer).unwrap_or_default();
+                output.reply.extend(mcp_response(&request, &answer));
+            }
+            McpRequest::Notification => {
+                output.reply.extend(mcp_response(&request, &json!({"jsonrpc": "2.0", "result": {}})));
+            }
+            McpRequest::Call(call) => output.calls.push(ClientCall {
+                key: CallKey { request, message: call.id },
+                name: call.name,
+                arguments: call.arguments,
+            }),
+        }
+    }
+
     /// Answers a control request: whether a tool may be used, or something that we do not support.
     fn answer_request(&self, message: &Value) -> Vec<u8> {
         let id = message.get("request_id").unwrap_or(&Value::Null);
         let request = message.get("request").unwrap_or(&Value::Null);
-        let response = match (request.get("subtype").and_then(Value::as_str), self.permissions) {
+        let tool = request.get("tool_name").and_then(Value::as_str).unwrap_or_default();
+        let is_clients = tool.strip_prefix("mcp__").is_some_and(|tool| tool.starts_with(mcp::SERVER));
+        let permissions = if is_clients { Permissions::Full } else { self.permissions };
+        let response = match (request.get("subtype").and_then(Value::as_str), permissions) {
             (Some("can_use_tool"), Permissions::Full) => {
                 let input = request.get("input").unwrap_or(&Value::Null);
                 json!({"subtype": "success", "request_id": id, "response": {"behavior": "allow", "updatedInput": input}})
@@ -74,13 +114,31 @@ impl ClaudeLive {
 
 fn on_response(response: &Value) -> MessageMeaning {
     let field = |name: &str| response.get(name).and_then(Value::as_str);
-    if field("request_id") != Some(GREETING) {
-        return MessageMeaning::Ignored;
+    let asked = match field("request_id") {
+        Some(GREETING) => "initialize",
+        Some(OFFER) => "mcp_set_servers",
+        _ => return MessageMeaning::Ignored,
+    };
+    let errors = response.pointer("/response/errors").and_then(Value::as_object);
+    match (field("subtype"), errors.and_then(|errors| errors.values().next())) {
+        (Some("success"), None) => MessageMeaning::Ready,
+        (Some("success"), Some(error)) => MessageMeaning::Broken(format!("{asked} failed: {error}")),
+        _ => MessageMeaning::Broken(field("error").map_or_else(|| format!("{asked} was refused"), str::to_owned)),
     }
-    match field("subtype") {
-        Some("success") => MessageMeaning::Ready,
-        _ => MessageMeaning::Broken(field("error").unwrap_or("initialize was refused").to_owned()),
-    }
+}
+
+/// The answer to a call of a client's tool.
+pub(super) fn answer_call(key: &CallKey, result: Result<&str, &str>) -> Vec<u8> {
+    let answer = match result {
+        Ok(text) => mcp::call_result(&key.message, text),
+        Err(reason) => mcp::call_failed(&key.message, reason),
+    };
+    mcp_response(&key.request, &answer)
+}
+
+fn mcp_response(request: &Value, answer: &Value) -> Vec<u8> {
+    let response = json!({"subtype": "success", "request_id": request, "response": {"mcp_response": answer}});
+    to_line(&json!({"type": "control_response", "response": response}))
 }
 
 fn control(id: &str, request: Value) -> Vec<u8> {

@@ -26,6 +26,7 @@ mod exchange;
 mod protocol;
 mod recipe;
 mod rpc;
+mod tool_offer;
 
 use serde_json::Value;
 
@@ -34,7 +35,8 @@ pub use exchange::Greeting;
 use exchange::MessageMeaning;
 pub(crate) use exchange::PERMISSION_REFUSED;
 pub use protocol::LiveProtocol;
-pub use recipe::{LiveRecipe, Modes};
+pub use recipe::{LiveRecipe, Modes, ToolRecipe};
+pub use tool_offer::{CallKey, ClientCall, ToolOffer, ToolServer};
 
 /// State of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +58,8 @@ pub struct ChannelOutput {
     pub said: Vec<u8>,
     /// Bytes to write to the process.
     pub reply: Vec<u8>,
+    /// Calls of the client's tools, to be answered with [`LiveChannel::answer_call`].
+    pub calls: Vec<ClientCall>,
 }
 
 /// Conversation with a kept process.
@@ -121,6 +125,31 @@ impl LiveChannel {
         Some(line)
     }
 
+    /// Offers the client's tools, and returns the bytes to write. The process waits for a turn again once it has accepted them.
+    /// Returns none if the process is not waiting for a turn.
+    pub fn offer(&mut self, offer: &ToolOffer) -> Option<Vec<u8>> {
+        if self.stage != ChannelStage::Ready {
+            return None;
+        }
+        self.stage = ChannelStage::Booting;
+        Some(match &mut self.protocol {
+            ProtocolState::Claude(claude) => claude.offer(offer),
+            ProtocolState::AppServer(server) => server.offer(offer),
+            ProtocolState::Acp(acp) => acp.offer(offer),
+        })
+    }
+
+    /// Returns the bytes that answer a call of a client's tool.
+    #[must_use]
+    pub fn answer_call(&self, key: &CallKey, result: Result<&str, &str>) -> Vec<u8> {
+        match &self.protocol {
+            ProtocolState::Claude(_) => claude::answer_call(key, result),
+            ProtocolState::AppServer(server) => server.answer_call(key, result),
+            // Its calls come through the server of the offer.
+            ProtocolState::Acp(_) => Vec::new(),
+        }
+    }
+
     /// Whether the process has shown that it received the turn. If its protocol confirms turns and this one was not
     /// confirmed in time, the process hangs.
     #[must_use]
@@ -168,8 +197,8 @@ impl LiveChannel {
         };
         self.answers = true;
         let meaning = match &mut self.protocol {
-            ProtocolState::Claude(claude) => claude.receive(&message, &mut output.reply),
-            ProtocolState::AppServer(server) => server.receive(&message, &mut output.reply),
+            ProtocolState::Claude(claude) => claude.receive(&message, output),
+            ProtocolState::AppServer(server) => server.receive(&message, output),
             ProtocolState::Acp(acp) => acp.receive(&message, &mut output.reply),
         };
         match meaning {

@@ -36,6 +36,25 @@ pub struct LiveRecipe {
     /// changes, the kept process is stale.
     #[serde(default)]
     pub reads: Vec<String>,
+    /// How the CLI gets a client's tools. None if it cannot.
+    #[serde(default)]
+    pub tools: Option<ToolRecipe>,
+}
+
+/// Additions to a kept process whose turns have tools of the client.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ToolRecipe {
+    pub args: Vec<Vec<String>>,
+    pub env: BTreeMap<String, String>,
+    /// Arguments that take the CLI's own tools away.
+    pub own_tools_off: Vec<Vec<String>>,
+    /// Variables that take the CLI's own tools away.
+    pub own_tools_off_env: BTreeMap<String, String>,
+    /// The CLI starts the calls of one model response at the same time. Otherwise it waits for the result of each.
+    pub parallel: bool,
+    /// Longest time in seconds that the CLI waits for a result.
+    pub max_wait_secs: Option<u64>,
 }
 
 /// The protocol's names of the permission levels, if no arguments set them.
