@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -12,9 +13,12 @@ use crate::api::{Api, Llm};
 use crate::failure::{Category, Failure};
 use crate::limits::{RequestedLimits, RunLimits};
 use crate::provider::{OfferedModel, Placeholder, Provider};
-use crate::turn::OnDisconnect;
+use crate::turn::{OnDisconnect, OwnTools};
 use crate::vocabulary::Normalize;
 use crate::vocabulary::{Permissions, PromptDelivery, SessionKind};
+
+/// Time for which a run waits for the results of the client's tools, unless the model sets it.
+pub const DEFAULT_PARK_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Model with all settings of its runs, resolved and valid.
 #[derive(Debug, Clone)]
@@ -63,6 +67,10 @@ pub struct Model {
     pub join_repeats: bool,
     /// Number of warm processes; none derives it from the model's use.
     pub warm: Option<u32>,
+    /// Whether the CLI keeps its own tools, unless the request sets it.
+    pub own_tools: OwnTools,
+    /// Time for which a run waits for the results of the client's tools.
+    pub park_timeout: Duration,
     /// Configuration for a protocol executable, in addition to the model.
     pub config: Map<String, Value>,
 }
@@ -110,6 +118,8 @@ impl Model {
             on_disconnect: OnDisconnect::Cancel,
             join_repeats: true,
             warm: None,
+            own_tools: OwnTools::Keep,
+            park_timeout: DEFAULT_PARK_TIMEOUT,
             config: Map::new(),
         }
     }

@@ -36,6 +36,8 @@ pub struct Turn {
     pub request: Option<Json>,
     /// Client and purpose of a [side request](crate::side_request), which runs without worktree, session and write permission.
     pub side: Option<Arc<str>>,
+    /// Whether the CLI keeps its own tools. None applies the setting of the model.
+    pub own_tools: Option<OwnTools>,
     /// Time that the client waits for the answer, if it announced one.
     pub patience: Option<Patience>,
 }
@@ -58,6 +60,16 @@ pub enum OnDisconnect {
     Cancel,
     /// The run continues, and its answer is kept.
     Detach,
+}
+
+/// Fate of the tools that a CLI brings along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OwnTools {
+    #[default]
+    Keep,
+    /// The CLI has no shell, no files and no web: it is a plain model.
+    Off,
 }
 
 /// Identity of a client: `local`, or the digest of its API key.

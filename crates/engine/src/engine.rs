@@ -24,6 +24,7 @@ use crate::router::models::Models;
 use crate::sandbox::Bounds;
 use crate::settings::EngineSettings;
 use crate::shared::Shared;
+use crate::tools::{ToolEndpoint, ToolPorts};
 use crate::warm::{WarmBudget, WarmTarget};
 
 /// Pause before the log is indexed again, after that failed.
@@ -83,6 +84,17 @@ impl Engine {
         self.shared.warm.open(budget);
         self.shared.worktrees.keep_spares(budget.lines);
         self.warm_up();
+    }
+
+    /// The server through which CLIs call the tools of clients, for CLIs that have no other way.
+    pub fn serve_tools(&self, endpoint: Arc<dyn ToolEndpoint>) {
+        // Only the first one counts.
+        let _ = self.shared.tools.endpoint.set(endpoint);
+    }
+
+    /// Places where calls of clients' tools are delivered.
+    pub fn tool_ports(&self) -> ToolPorts {
+        self.shared.tools.ports.clone()
     }
 
     /// Begins shutdown: removes spare worktrees, stops preparing for later turns, and cuts saves short.

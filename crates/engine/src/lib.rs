@@ -32,6 +32,7 @@ mod settings;
 mod shared;
 mod start_error;
 mod store_writer;
+mod tools;
 mod warm;
 mod worktree;
 
@@ -56,6 +57,7 @@ pub use session::forget_sessions;
 pub use settings::EngineSettings;
 pub use start_error::{KnownCli, StartError};
 pub use store_writer::tally::Turns;
+pub use tools::{ToolEndpoint, ToolPort, ToolPorts};
 pub use trunkline_store::{
     CurrentAttempt, Durability, LogState, RunFailure, RunFilter, RunLogEntry, RunRow, RunState, Time,
 };

@@ -2,7 +2,7 @@
 //!
 //! A part that needs only some of it takes only that. Nothing here starts or decides anything.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use tokio_util::sync::CancellationToken;
@@ -20,9 +20,11 @@ use crate::runs::SweepState;
 use crate::runs::alive::LivenessLock;
 use crate::runs::gateway_process::GatewayProcess;
 use crate::runs::live::RunRegistry;
+use crate::runs::parked::ParkedRuns;
 use crate::session::Sessions;
 use crate::settings::EngineSettings;
 use crate::store_writer::StoreWriter;
+use crate::tools::{ToolEndpoint, ToolPorts};
 use crate::warm::WarmPool;
 use crate::worktree::Worktrees;
 use crate::worktree::git::Git;
@@ -42,7 +44,15 @@ pub(crate) struct Shared {
     pub(crate) runs: RunTable,
     pub(crate) warm: Arc<WarmPool>,
     pub(crate) compile_cache: Arc<CompileCache>,
+    pub(crate) tools: ToolState,
     pub(crate) tasks: Tasks,
+}
+
+/// Tools of clients: the ports of processes, and the server in front of them.
+#[derive(Default)]
+pub(crate) struct ToolState {
+    pub(crate) ports: ToolPorts,
+    pub(crate) endpoint: OnceLock<Arc<dyn ToolEndpoint>>,
 }
 
 /// Identity of this gateway process among others on the same state folder.
@@ -70,6 +80,8 @@ pub(crate) struct HealthState {
 #[derive(Default)]
 pub(crate) struct RunTable {
     pub(crate) registry: Arc<RunRegistry>,
+    /// Attempts that wait for results of the client's tools.
+    pub(crate) parked: ParkedRuns,
     pub(crate) sweep: SweepState,
     /// Held while the engine decides whether a request is the first under its idempotency key.
     pub(crate) claiming: tokio::sync::Mutex<()>,
@@ -105,6 +117,7 @@ impl Shared {
             runs: RunTable::default(),
             warm: Arc::new(WarmPool::new(&settings, keepers.clone(), tracker.clone())),
             compile_cache: Arc::new(CompileCache::new(keepers.clone(), tracker)),
+            tools: ToolState::default(),
             tasks,
             keepers,
             settings,

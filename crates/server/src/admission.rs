@@ -10,7 +10,7 @@ use http::header::LOCATION;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
-use trunkline_core::turn::{ClientId, OnDisconnect, Turn};
+use trunkline_core::turn::{ClientId, OnDisconnect, OwnTools, Turn};
 use trunkline_engine::{IdempotencyError, IdempotentTurn, JoinedRun, StartError};
 use trunkline_wire::error::{ApiError, StorageStatus};
 use trunkline_wire::request;
@@ -24,6 +24,8 @@ use crate::door::{Door, RunEvents};
 pub(crate) const SESSION_HEADER: &str = "x-trunkline-session";
 
 const ON_DISCONNECT_HEADER: &str = "x-trunkline-on-disconnect";
+
+const OWN_TOOLS_HEADER: &str = "x-trunkline-own-tools";
 
 const IDEMPOTENCY_HEADER: &str = "idempotency-key";
 
@@ -95,11 +97,22 @@ pub(crate) fn admit(mut turn: Turn, head: &Parts, key: Option<IdempotencyKey>) -
     if let Some(wish) = headers.get(ON_DISCONNECT_HEADER) {
         turn.on_disconnect = Some(request::on_disconnect(wish.to_str().unwrap_or_default(), ON_DISCONNECT_HEADER)?);
     }
+    if let Some(wish) = headers.get(OWN_TOOLS_HEADER) {
+        turn.own_tools = Some(own_tools(wish.to_str().unwrap_or_default())?);
+    }
     let respond_async = headers.get_all("prefer").iter().any(|wish| wish.to_str().is_ok_and(prefers_async));
     if respond_async {
         turn.on_disconnect = Some(OnDisconnect::Detach);
     }
     Ok(AdmittedRequest { turn, key, respond_async })
+}
+
+fn own_tools(wish: &str) -> Result<OwnTools, ApiError> {
+    match wish {
+        "keep" => Ok(OwnTools::Keep),
+        "off" => Ok(OwnTools::Off),
+        _ => Err(ApiError::invalid("invalid_value", "own tools are `keep` or `off`").about(OWN_TOOLS_HEADER)),
+    }
 }
 
 /// Starts the run of a request. With an idempotency key the run may be one that an earlier request has started.

@@ -13,6 +13,7 @@
 //! ops/          health, metrics, route
 //! admission.rs  shared by every API dialect: idempotency keys, Prefer, disconnect, session
 //! answer/       a run's events as one response or as a stream of frames
+//! tool_endpoint the MCP server through which CLIs call tools of clients
 //! door.rs       the traits that an engine implements
 //! ```
 
@@ -29,6 +30,7 @@ mod ops;
 mod pages;
 mod repeat;
 mod runs;
+mod tool_endpoint;
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -53,6 +55,7 @@ pub use config::{HttpLimits, ServerConfig};
 pub use door::{Door, RunEvents, RunFeed};
 pub use ops::metrics::serve_metrics;
 pub use pages::forget_chats;
+pub use tool_endpoint::LoopbackToolServer;
 
 /// Answers on `listener` until told to stop; then drains. Returns when no connection, and so no run, is left.
 pub async fn serve<D: Door>(listener: TcpListener, config: ServerConfig, door: Arc<D>, stop: ServerShutdown) {

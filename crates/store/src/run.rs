@@ -16,11 +16,13 @@ pub enum RunState {
     Cancelled,
     /// Its gateway ended before the run did.
     Interrupted,
+    /// It ended with calls of the client's tools, and its process waits for the results. Never stored.
+    Parked,
 }
 
 impl RunState {
-    pub const ALL: [Self; 6] =
-        [Self::Queued, Self::Running, Self::Finished, Self::Failed, Self::Cancelled, Self::Interrupted];
+    pub const ALL: [Self; 7] =
+        [Self::Queued, Self::Running, Self::Finished, Self::Failed, Self::Cancelled, Self::Interrupted, Self::Parked];
 
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -31,6 +33,7 @@ impl RunState {
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
             Self::Interrupted => "interrupted",
+            Self::Parked => "parked",
         }
     }
 
@@ -44,7 +47,7 @@ impl RunState {
     pub const fn is_over(self) -> bool {
         match self {
             Self::Queued | Self::Running => false,
-            Self::Finished | Self::Failed | Self::Cancelled | Self::Interrupted => true,
+            Self::Finished | Self::Failed | Self::Cancelled | Self::Interrupted | Self::Parked => true,
         }
     }
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use trunkline_core::turn::ClientId;
 
+use crate::runs::parked::DEFAULT_MAX_PARKED;
+
 /// Limits in total, for each model and for each key.
 #[derive(Debug, Clone)]
 pub struct Caps {
@@ -14,6 +16,8 @@ pub struct Caps {
     pub queue: usize,
     /// Maximum time that a request waits.
     pub queue_timeout: Duration,
+    /// Maximum number of runs that wait for results of the client's tools.
+    pub parked: usize,
     /// Requests per minute in total.
     pub per_minute: Option<u32>,
     pub model_per_minute: Option<u32>,
@@ -48,6 +52,7 @@ impl Caps {
             runs_per_model: runs,
             queue,
             queue_timeout: Duration::from_secs(600),
+            parked: DEFAULT_MAX_PARKED,
             per_minute: None,
             model_per_minute: None,
             key: KeyCaps { runs, queue: queue.div_ceil(2), per_minute: None },

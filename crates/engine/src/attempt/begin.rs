@@ -7,7 +7,8 @@ use trunkline_core::api::Api;
 use trunkline_core::failure::Failure;
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::prompt::{self, Prompt};
-use trunkline_core::turn::Turn;
+use trunkline_core::turn::{OwnTools, Turn};
+use trunkline_core::vocabulary::PromptDelivery;
 use trunkline_process::RunningProcess;
 use trunkline_upstream::{UpstreamCall, UpstreamTimeouts};
 use trunkline_wire::upstream;
@@ -22,7 +23,9 @@ use crate::attempt::request::{AttemptRequest, BeginError, start_process, with_wo
 use crate::attempt::resources::AttemptResources;
 use crate::attempt::scratch::Scratch;
 use crate::attempt::warm::WarmAttempt;
+use crate::attempt::with_tools;
 use crate::shared::Shared;
+use crate::tools::ClientTools;
 use crate::warm::{TakenProcess, WarmProcess, WarmTarget};
 
 /// Prepares the workspace and starts the provider.
@@ -50,6 +53,11 @@ pub(crate) async fn begin(
         resources = with_worktree(resources, &attempt).await?;
     }
     let cwd = resources.cwd(model);
+    let tools = if provider.prompt == PromptDelivery::Request { None } else { ClientTools::of(&turn.options)? };
+    if tools.is_some() || launch.own_tools() == OwnTools::Off {
+        let begun = with_tools::begin(shared, &launch, &attempt, tools, (prompt, program), resources).await?;
+        return Ok(Attempt::new(begun));
+    }
     let up_to_date = turn.session.as_ref().is_none_or(|session| shared.warm.begin_turn(&provider.name, session));
     let warm = if shared.warm.is_open() {
         on_warm_process(shared, &launch, &prompt, &program, &cwd, up_to_date).await?
@@ -107,13 +115,13 @@ async fn on_warm_process(
     let (Some(boot), Some(live)) = (boot, &launch.provider.live) else { return Ok(None) };
     let taken = shared.warm.take(&boot, WarmTarget::of(launch.model, &boot), session).await;
     let Some(TakenProcess { process: kept, fresh }) = taken else { return Ok(None) };
-    let WarmProcess { mut running, mut line, boot, stamps, scratch } = kept;
+    let WarmProcess { mut running, mut line, boot, stamps, scratch, tools } = kept;
     let session = session.filter(|_| fresh).map(|session| &*session.0);
     let Some(words) = line.say(&live.escape.text(&prompt.text), session) else { return Ok(None) };
     running.limit(launch.model.limits);
     running.write(&words);
     let answers_by = WarmAttempt::answers_by(launch.model.limits.startup);
-    Ok(Some((running, WarmAttempt { line, boot, stamps, scratch, cold: None, answers_by })))
+    Ok(Some((running, WarmAttempt { line, boot, stamps, scratch, tools, cold: None, answers_by })))
 }
 
 /// Calls an HTTP upstream.

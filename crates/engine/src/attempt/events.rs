@@ -9,8 +9,9 @@ use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use trunkline_core::event::{Answer, Event, Receipt, SessionId};
+use trunkline_core::event::{Answer, Event, Receipt, SessionId, Usage};
 use trunkline_core::failure::{Category, Failure};
+use trunkline_core::limits::RunLimits;
 use trunkline_core::live::ChannelStage;
 use trunkline_core::model::Model;
 use trunkline_core::parse::{Conclusion, Decoder, Ending};
@@ -20,12 +21,14 @@ use trunkline_core::vocabulary::{OutputForm, UsageScope};
 use trunkline_process::{ProcessEvent, ProcessExit, RunningProcess, Spec};
 use trunkline_upstream::UpstreamCall;
 
+use crate::admission::Permit;
 use crate::attempt::builtin::AgentAttempt;
 use crate::attempt::request::{BeginError, start_process};
 use crate::attempt::resources::AttemptResources;
 use crate::attempt::warm::WarmAttempt;
 use crate::router::RetryPolicy;
 use crate::shared::Shared;
+use crate::tools::StdioAnswer;
 use crate::warm::WarmProcess;
 
 /// Time that a CLI that keeps retrying gets to report the reason on stderr.
@@ -49,6 +52,8 @@ pub(crate) struct Attempt {
     phase: (Phase, Instant),
     /// Phase as far as events show it, for attempts without a decoder.
     phases: Phases,
+    /// Whether the run has ended with calls of the client's tools, and the process waits for their results.
+    parked: bool,
 }
 
 enum State {
@@ -116,7 +121,15 @@ impl Attempt {
 
     fn in_state(state: State) -> Self {
         let phase = (Phase::Starting, Instant::now());
-        Self { events: VecDeque::new(), state, own_retries: 0, gone: None, phase, phases: Phases::default() }
+        Self {
+            events: VecDeque::new(),
+            state,
+            own_retries: 0,
+            gone: None,
+            phase,
+            phases: Phases::default(),
+            parked: false,
+        }
     }
 
     pub(crate) fn own_retries(&self) -> u32 {
@@ -151,6 +164,12 @@ impl Attempt {
                 return Some(event);
             }
             match &mut self.state {
+                State::Live(live) if live.has_tools() => match live.next_with_tools().await {
+                    StepWithTools::Process(step) => self.take_with_end(step),
+                    StepWithTools::Called => {}
+                    StepWithTools::Settled => self.end_with_calls(),
+                    StepWithTools::Deadline => self.conclude(Ending::Open, Parting::Stop),
+                },
                 State::Live(live) => {
                     let step = match live.deadline.or_else(|| live.unresponsive_at()) {
                         Some(until) => tokio::time::timeout_at(until, live.running.next()).await.ok(),
@@ -289,8 +308,8 @@ impl Attempt {
             let comes_back = answered && (model.resume || asked.is_some());
             let warm = match (warm, session.filter(|_| comes_back)) {
                 (Some(warm), Some(session)) if *warm.line.stage() == ChannelStage::Ready => {
-                    let WarmAttempt { line, boot, stamps, scratch, .. } = warm;
-                    shared.warm.hold(WarmProcess { running, line, boot, stamps, scratch }, session);
+                    let WarmAttempt { line, boot, stamps, scratch, tools, .. } = warm;
+                    shared.warm.hold(WarmProcess { running, line, boot, stamps, scratch, tools }, session);
                     shared.warm.refill();
                     return;
                 }
@@ -324,7 +343,68 @@ impl Attempt {
     }
 }
 
+/// What an attempt with tools of the client has waited for.
+enum StepWithTools {
+    Process(ProcessEvent),
+    /// A call has arrived.
+    Called,
+    /// All calls of a model response have arrived.
+    Settled,
+    Deadline,
+}
+
 impl Attempt {
+    /// Ends the run with the calls of the client's tools. The process waits for [`resume`](Self::resume).
+    fn end_with_calls(&mut self) {
+        let State::Live(live) = &mut self.state else { return };
+        if let Some(tools) = live.warm.as_mut().and_then(|warm| warm.tools.as_mut()) {
+            self.events.extend(tools.calls(&live.prompt));
+            self.parked = true;
+        }
+    }
+
+    /// Whether the process waits for results of the client's tools.
+    pub(crate) fn is_parked(&self) -> bool {
+        self.parked
+    }
+
+    /// Waits until the process of a parked attempt has ended. Its output is kept for the run that continues it. Cancel safe.
+    pub(crate) async fn parked_process_ended(&mut self) {
+        loop {
+            let State::Live(live) = &mut self.state else { return };
+            match live.running.next().await {
+                step @ ProcessEvent::Stdout(_) => self.take(step),
+                ProcessEvent::Exited(_) | ProcessEvent::Limit(_) => return,
+            }
+        }
+    }
+
+    /// Releases the slot and the run of a parked attempt. Its process has no limits while it waits.
+    pub(crate) fn park(&mut self) {
+        if let State::Live(live) = &mut self.state {
+            live.running.limit(RunLimits::NONE);
+            live.resources.park();
+        }
+    }
+
+    /// Continues a parked attempt in another run, with the results of the client's tools.
+    pub(crate) fn resume(&mut self, run: &str, permit: Permit, results: impl Fn(&str) -> Result<String, String>) {
+        self.parked = false;
+        if let State::Live(live) = &mut self.state {
+            live.resources.resume(run, permit);
+            live.running.limit(live.model.limits);
+            live.running.enter(live.decoder.phase());
+            live.answer_calls(results);
+        }
+    }
+
+    /// Tells the process of a parked attempt that no results will come.
+    pub(crate) fn refuse_results(&mut self, why: &str) {
+        if let State::Live(live) = &mut self.state {
+            live.answer_calls(|_| Err(why.to_owned()));
+        }
+    }
+
     /// Starts again in a new process. It is the same attempt: losing a warm process is our failure, not the provider's.
     fn start_over(&mut self, why: &str) {
         let State::Live(mut live) = std::mem::replace(&mut self.state, State::Done) else { return };
@@ -378,7 +458,55 @@ impl CliAttempt {
         let Some(warm) = &mut self.warm else { return self.decoder.push(bytes) };
         let heard = warm.line.hear(bytes);
         self.running.write(&heard.reply);
-        self.decoder.push(&heard.said)
+        let mut events = self.decoder.push(&heard.said);
+        if let Some(tools) = &mut warm.tools {
+            tools.filter(&mut events);
+            for call in heard.calls {
+                if let Some(StdioAnswer { key, result }) = tools.take_stdio_call(call) {
+                    let answer = warm.line.answer_call(&key, result.as_deref().map_err(String::as_str));
+                    self.running.write(&answer);
+                }
+            }
+        }
+        events
+    }
+
+    fn has_tools(&self) -> bool {
+        self.warm.as_ref().is_some_and(|warm| warm.tools.is_some())
+    }
+
+    /// Waits for output, for a call of a client's tool, or until all calls of a model response have arrived. Cancel safe.
+    async fn next_with_tools(&mut self) -> StepWithTools {
+        let Some(tools) = self.warm.as_mut().and_then(|warm| warm.tools.as_mut()) else {
+            return StepWithTools::Process(self.running.next().await);
+        };
+        let at = |at: Option<Instant>| async move {
+            match at {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        let (settled, deadline) = (at(tools.settled_at()), at(self.deadline));
+        tokio::select! {
+            biased;
+            call = tools.next_call() => {
+                tools.take_port_call(call);
+                StepWithTools::Called
+            }
+            step = self.running.next() => StepWithTools::Process(step),
+            () = settled => StepWithTools::Settled,
+            () = deadline => StepWithTools::Deadline,
+        }
+    }
+
+    /// Writes the results of the calls that wait, by their ids.
+    fn answer_calls(&mut self, results: impl Fn(&str) -> Result<String, String>) {
+        let Some(warm) = &mut self.warm else { return };
+        let Some(tools) = &mut warm.tools else { return };
+        for StdioAnswer { key, result } in tools.answer(results) {
+            let answer = warm.line.answer_call(&key, result.as_deref().map_err(String::as_str));
+            self.running.write(&answer);
+        }
     }
 
     /// Deadline for the first reaction of a warm process to its turn.
@@ -432,6 +560,11 @@ impl CliAttempt {
                     }
                     (UsageScope::Session, None) | (UsageScope::Turn, _) => answer.usage,
                 };
+                let reported = self.warm.as_ref().and_then(|warm| warm.tools.as_ref()).map(|tools| tools.reported);
+                // The runs before have reported a part of the turn.
+                let usage = reported
+                    .filter(|reported| *reported != Usage::default())
+                    .map_or(usage, |reported| Usage { estimated: usage.estimated, ..usage.since(reported) });
                 Event::Finished(Answer { usage, ..answer })
             }
         }

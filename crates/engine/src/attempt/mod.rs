@@ -5,6 +5,7 @@
 //!   │        └── template (file_memo)                                what its turns have in common
 //!   │  └──▶ resources (scratch, worktree, slot, session)               what to give back
 //!   ├──▶ warm       a pre-started process answers
+//!   ├──▶ with_tools a process with tools of the client answers
 //!   ├──▶ builtin    the built-in agent answers
 //!   └──▶ events     output becomes events; the end becomes the last event
 //! ```
@@ -27,3 +28,4 @@ pub(crate) mod resources;
 pub(crate) mod scratch;
 pub(crate) mod template;
 pub(crate) mod warm;
+mod with_tools;

@@ -39,9 +39,9 @@ const DELETE_WAIT: Duration = Duration::from_millis(25);
 
 /// Slot, session and registration, which others wait for. Released last.
 struct Rights {
-    _run: Option<TaskTrackerToken>,
+    run: Option<TaskTrackerToken>,
     turn: Option<Arc<session::SessionGuard>>,
-    _permit: Permit,
+    permit: Option<Permit>,
 }
 
 impl AttemptResources {
@@ -54,7 +54,7 @@ impl AttemptResources {
     ) -> Self {
         let (session, turn) = session.unzip();
         let run = shared.runs.registry.find(run);
-        let rights = Some(Rights { _run: run.as_ref().map(|run| run.hold()), turn, _permit: permit });
+        let rights = Some(Rights { run: run.as_ref().map(|run| run.hold()), turn, permit: Some(permit) });
         let cancelled = CancellationToken::new();
         Self { shared, worktree: None, scratch, started: false, session, run, cancelled, rights }
     }
@@ -75,6 +75,24 @@ impl AttemptResources {
             run.set_worktree(Some(worktree.clone()));
         }
         self.worktree = Some((worktree, after));
+    }
+
+    /// Gives back the slot of an attempt that waits for its client, and lets its run end. The session stays locked.
+    pub(crate) fn park(&mut self) {
+        if let Some(rights) = &mut self.rights {
+            (rights.run, rights.permit) = (None, None);
+        }
+    }
+
+    /// Continues in another run, with another slot.
+    pub(crate) fn resume(&mut self, run: &str, permit: Permit) {
+        self.run = self.shared.runs.registry.find(run);
+        if let Some(rights) = &mut self.rights {
+            (rights.run, rights.permit) = (self.run.as_ref().map(|run| run.hold()), Some(permit));
+        }
+        if let (Some(run), Some((worktree, _))) = (&self.run, &self.worktree) {
+            run.set_worktree(Some(worktree.clone()));
+        }
     }
 
     /// Saves and removes the worktree, if there is one, and records where its session continues.

@@ -8,6 +8,7 @@ use trunkline_core::live::LiveChannel;
 use trunkline_process::Spec;
 
 use crate::attempt::scratch::Scratch;
+use crate::tools::ToolExchange;
 use crate::warm::{BootSpec, FileStamps};
 
 /// Time within which a warm process must react to its turn.
@@ -19,6 +20,8 @@ pub(crate) struct WarmAttempt {
     pub(crate) boot: Arc<BootSpec>,
     pub(crate) stamps: FileStamps,
     pub(crate) scratch: Scratch,
+    /// The client's tools that the process was offered.
+    pub(crate) tools: Option<ToolExchange>,
     /// The command that starts a new process for the turn if the warm process is lost.
     pub(crate) cold: Option<Spec>,
     /// Deadline of the first reaction, after which the process counts as lost.

@@ -116,6 +116,21 @@ impl AttemptLoop {
         attempt_loop
     }
 
+    /// A turn that continues an attempt of another run. If that attempt fails, another one gets the whole conversation.
+    pub(crate) fn continuing(
+        shared: Arc<Shared>,
+        models: Arc<Models>,
+        run: String,
+        turn: Turn,
+        model: &Arc<Model>,
+        thread: Option<SessionThread>,
+    ) -> Self {
+        let candidates = vec![Candidate { model: Arc::clone(model), why: Why::Asked }];
+        let mut attempt_loop = Self::new(shared, models, run, turn, ResolvedSession { candidates, thread: None }, None);
+        attempt_loop.thread = thread;
+        attempt_loop
+    }
+
     /// Tries one candidate after the other until an attempt runs. Dropping the future cancels the turn.
     pub(crate) async fn start_next(mut self) -> AttemptStart {
         let started = self.try_candidates().await;

@@ -17,7 +17,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_core::event::{Answer, Attempted, Event, Receipt};
+use trunkline_core::event::{Answer, Attempted, Event, Receipt, SessionId};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::phase::Phase;
 use trunkline_core::turn::AnswerTiming;
@@ -26,6 +26,7 @@ use trunkline_store::CurrentAttempt;
 use crate::router::Exposure;
 use crate::runs::attempts::{AttemptLoop, AttemptStart, RunningAttempt};
 use crate::runs::live::ActiveRun;
+use crate::runs::parked::ParkedAttempt;
 use crate::session::SessionThread;
 use crate::shared::Shared;
 use crate::start_error::{StartError, cancelled};
@@ -87,32 +88,12 @@ impl RunDriver {
                 let provider = attempt_loop.attempts.last().map(|last| last.provider.clone()).unwrap_or_default();
                 let (thread, failure) = (attempt_loop.thread.take(), error.as_failure());
                 // A failure is logged. The run is over in any case.
-                let _ = conclude(&shared, thread, recorder, &provider, Err(&failure), "");
+                let _ = conclude(&shared, SessionEnd::of(thread), recorder, &provider, Err(&failure), "");
                 return Err(error);
             }
         };
         recorder.started(running.model.backend.name());
-        let live = recorder.live();
-        let mut run = Self {
-            id: attempt_loop.run.clone(),
-            current: CurrentAttempt::default(),
-            events: VecDeque::new(),
-            logged: 0,
-            state: DriverState::Done,
-            seen: SeenOutput::default(),
-            receipt: None,
-            gap: false,
-            streamed: Some(String::new()),
-            named: false,
-            recorder: Some(recorder),
-            live,
-            must_record: shared.store_writer.must_record(attempt_loop.turn.surface),
-            synced: false,
-            shared,
-        };
-        run.attempt_started(attempt_loop, running);
-        run.live.set_begun(&run.current);
-        Ok(run)
+        Ok(Self::new(attempt_loop, running, recorder))
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -343,11 +324,65 @@ impl RunDriver {
         attempt_loop.record_attempt(&running.model, running.began, None, None);
         self.events.extend(self.receipt.take().map(Event::Workspace));
         self.events.extend(attempt_loop.events.drain(..));
+        if running.attempt.is_parked() {
+            return self.park(attempt_loop, running, answer);
+        }
         self.end(attempt_loop.thread.take(), Event::Finished(answer));
+    }
+
+    /// Ends the run with calls of the client's tools. Its process waits for the run that brings the results.
+    fn park(&mut self, mut attempt_loop: AttemptLoop, running: RunningAttempt, answer: Answer) {
+        let RunningAttempt { attempt, pass, model, began } = running;
+        let (run, thread) = (self.id.clone(), attempt_loop.thread.take());
+        let parked = ParkedAttempt { attempt, pass, model, began, thread, run };
+        let session = parked.session();
+        // First, because the client may answer as soon as it has the calls.
+        let last = match parked.park(&self.shared, &attempt_loop.turn.owner, &answer.calls) {
+            Ok(()) => Event::Finished(answer),
+            Err(failure) => Event::Failed(failure),
+        };
+        self.end_in(SessionEnd::Open(session), last);
+    }
+
+    /// Drives an attempt that another run has begun.
+    pub(crate) fn continuing(attempt_loop: AttemptLoop, running: RunningAttempt, mut recorder: Recorder) -> Self {
+        recorder.started(running.model.backend.name());
+        let mut run = Self::new(attempt_loop, running, recorder);
+        // The client's tools have run: nothing is tried again without its knowledge.
+        run.seen = SeenOutput { text: false, anything: true };
+        run
+    }
+
+    fn new(attempt_loop: AttemptLoop, running: RunningAttempt, recorder: Recorder) -> Self {
+        let (shared, live) = (Arc::clone(&attempt_loop.shared), recorder.live());
+        let mut run = Self {
+            id: attempt_loop.run.clone(),
+            current: CurrentAttempt::default(),
+            events: VecDeque::new(),
+            logged: 0,
+            state: DriverState::Done,
+            seen: SeenOutput::default(),
+            receipt: None,
+            gap: false,
+            streamed: Some(String::new()),
+            named: false,
+            recorder: Some(recorder),
+            live,
+            must_record: shared.store_writer.must_record(attempt_loop.turn.surface),
+            synced: false,
+            shared,
+        };
+        run.attempt_started(attempt_loop, running);
+        run.live.set_begun(&run.current);
+        run
     }
 
     /// Records the end of the run: the outcome and the session are in the log before the caller gets the last event.
     fn end(&mut self, thread: Option<SessionThread>, last: Event) {
+        self.end_in(SessionEnd::of(thread), last);
+    }
+
+    fn end_in(&mut self, session: SessionEnd, last: Event) {
         self.events.push_back(last);
         let Some(mut recorder) = self.recorder.take() else { return };
         let events = self.events.make_contiguous();
@@ -361,7 +396,7 @@ impl RunDriver {
         let streamed = self.streamed.as_deref().unwrap_or_default();
         // Until `next` has waited for the disk.
         self.live.await_durability();
-        let recorded = conclude(&self.shared, thread, recorder, &self.current.provider, result, streamed);
+        let recorded = conclude(&self.shared, session, recorder, &self.current.provider, result, streamed);
         if let Err(error) = recorded {
             self.not_recorded(&error);
         }
@@ -391,16 +426,35 @@ impl Drop for RunDriver {
     }
 }
 
+/// The session at the end of a run.
+enum SessionEnd {
+    /// Its turn has ended.
+    Turn(Box<SessionThread>),
+    /// There is no session, or its turn goes on in another run.
+    Open(Option<SessionId>),
+}
+
+impl SessionEnd {
+    fn of(thread: Option<SessionThread>) -> Self {
+        thread.map_or(Self::Open(None), |thread| Self::Turn(Box::new(thread)))
+    }
+}
+
 /// Ends the turn of the session, and the record of the run.
 fn conclude(
     shared: &Shared,
-    thread: Option<SessionThread>,
+    session: SessionEnd,
     recorder: Recorder,
     provider: &str,
     result: Result<&Answer, &Failure>,
     streamed: &str,
 ) -> io::Result<()> {
-    let session = thread.as_ref().filter(|thread| thread.is_resumable()).map(|thread| thread.id().clone());
+    let (session, thread) = match session {
+        SessionEnd::Open(session) => (session, None),
+        SessionEnd::Turn(thread) => {
+            (Some(&thread).filter(|thread| thread.is_resumable()).map(|thread| thread.id().clone()), Some(*thread))
+        }
+    };
     let write = thread.map(|thread| match result {
         Ok(answer) => thread.succeeded(answer, streamed),
         Err(_) => thread.failed(),

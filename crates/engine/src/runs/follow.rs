@@ -173,7 +173,7 @@ async fn end_of(store: &Store, run: &str, state: &Path) -> Result<Option<Event>,
         RunState::Queued | RunState::Running => {
             row.gateway.as_deref().is_some_and(|mark| alive::is_dead(state, mark)).then(|| Event::Failed(interrupted()))
         }
-        RunState::Finished => {
+        RunState::Finished | RunState::Parked => {
             let answer = store.turn(run).await?.and_then(|turn| turn.answer).unwrap_or_default();
             Some(Event::Finished(Answer::new(answer, row.usage, Finish::Stop)))
         }

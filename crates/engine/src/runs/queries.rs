@@ -1,7 +1,7 @@
 //! Queries and cancellation of runs.
 
 use trunkline_core::turn::ClientId;
-use trunkline_store::{RunFilter, RunRow, Store, StoreError};
+use trunkline_store::{RunFilter, RunRow, RunState, Store, StoreError};
 
 use super::attached::Run;
 use super::follow::Follow;
@@ -34,15 +34,42 @@ pub enum CancelOutcome {
 impl Engine {
     /// Lists the runs of a client, newest first.
     pub async fn runs(&self, owner: &ClientId, which: RunFilter) -> Result<Vec<RunRow>, RunQueryError> {
+        if which.state == Some(RunState::Parked) {
+            return self.parked_runs(owner, &which).await;
+        }
         let store = self.settled_store().await?;
-        Ok(current_runs(store, &self.shared.settings.state, RunFilter { owner: Some(store_client_id(owner)), ..which })
-            .await?)
+        let rows = current_runs(
+            store,
+            &self.shared.settings.state,
+            RunFilter { owner: Some(store_client_id(owner)), ..which },
+        )
+        .await?;
+        Ok(rows.into_iter().map(|row| self.with_parked(row)).collect())
+    }
+
+    /// Lists the runs of a client that wait for results of its tools.
+    async fn parked_runs(&self, owner: &ClientId, which: &RunFilter) -> Result<Vec<RunRow>, RunQueryError> {
+        let store = self.settled_store().await?;
+        let any_state = RunFilter { state: None, ..which.clone() };
+        let mut ids = self.shared.runs.parked.of(owner);
+        ids.sort_unstable_by(|one, other| other.cmp(one));
+        let mut rows = Vec::new();
+        for id in ids {
+            let row = store.run(&id, Some(&store_client_id(owner))).await?;
+            rows.extend(row.filter(|row| any_state.matches(row)).map(|row| self.with_parked(row)));
+        }
+        Ok(rows)
+    }
+
+    /// A run that waits for results of the client's tools is not over for its client.
+    fn with_parked(&self, row: RunRow) -> RunRow {
+        if self.shared.runs.parked.contains(&row.id) { RunRow { state: RunState::Parked, ..row } } else { row }
     }
 
     pub async fn run(&self, owner: &ClientId, id: &str) -> Result<RunRow, RunQueryError> {
         let row =
             self.settled_store().await?.run(id, Some(&store_client_id(owner))).await?.ok_or(RunQueryError::Unknown)?;
-        Ok(current_run(&self.shared.settings.state, row))
+        Ok(self.with_parked(current_run(&self.shared.settings.state, row)))
     }
 
     /// Follows the events of a run, starting with sequence number `from`.
@@ -73,6 +100,9 @@ impl Engine {
         let live = self.shared.runs.registry.find(id).filter(|live| live.owner == *owner);
         if let Some(live) = &live {
             live.stop_and_wait().await;
+        }
+        if self.shared.runs.parked.end(owner, id) {
+            return Ok(CancelOutcome::Stopped(Box::new(self.run(owner, id).await?)));
         }
         let row = Box::new(self.run(owner, id).await?);
         Ok(match live {

@@ -8,9 +8,10 @@ use trunkline_core::turn::{OnDisconnect, Surface, Turn};
 use trunkline_store::KeyClaim;
 
 use super::attached::Run;
-use super::attempts::AttemptLoop;
+use super::attempts::{AttemptLoop, RunningAttempt};
 use super::driver::RunDriver;
 use super::live::RunRegistration;
+use super::parked::{ParkedAttempt, TakenAttempt, ToolResults};
 use super::waiting_client::PatienceDeadline;
 use crate::admission::Reserved;
 use crate::engine::Engine;
@@ -18,13 +19,19 @@ use crate::router::Candidate;
 use crate::router::models::Models;
 use crate::session::resolve::SessionResolver;
 use crate::start_error::StartError;
-use crate::store_writer::{RunEnd, RunStart};
+use crate::store_writer::{Recorder, RunEnd, RunStart};
 
 impl Engine {
     /// Starts a turn: waits for a slot, creates its workspace and starts its CLI. If that fails, the next candidate is
     /// tried.
     pub async fn start(&self, mut turn: Turn) -> Result<Run, StartError> {
-        let admitted = self.reserve(self.admit(&mut turn)?, &turn)?;
+        let admitted = self.admit(&mut turn)?;
+        if let ToolResults::Answered(run) = &admitted.results
+            && let Some(joined) = self.join_repeated(&turn.owner, run, turn.patience).await
+        {
+            return joined.start.await;
+        }
+        let admitted = self.reserve(admitted, &turn)?;
         match admitted.on_disconnect(&turn) {
             OnDisconnect::Cancel => {
                 let deadline = turn.patience.map(PatienceDeadline::starting_now);
@@ -58,7 +65,8 @@ impl Engine {
             }
         }
         self.shared.admission.admit(&turn.owner, &turn.model)?;
-        Ok(AdmittedTurn { candidates, models, reserved: None, key: None })
+        let results = self.shared.runs.parked.note(turn)?;
+        Ok(AdmittedTurn { candidates, models, reserved: None, key: None, results })
     }
 
     /// Reserves a slot or a place in the queue, before a run is accepted.
@@ -132,6 +140,9 @@ impl Engine {
             return Err(error);
         }
         recorder.set_recorded();
+        if let Some(taken) = shared.runs.parked.take(&turn, &run).await {
+            return self.continue_parked(admitted, turn, recorder, taken).await;
+        }
         let reserved = Mutex::new(admitted.reserved);
         let resolver =
             SessionResolver { sessions: &shared.sessions, admission: &shared.admission, turn: &turn, reserved };
@@ -155,12 +166,48 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// Continues an attempt with the results of the client's tools.
+    async fn continue_parked(
+        &self,
+        admitted: AdmittedTurn,
+        mut turn: Turn,
+        mut recorder: Recorder,
+        taken: TakenAttempt,
+    ) -> Result<RunDriver, StartError> {
+        let (shared, run) = (&self.shared, recorder.live().id.clone());
+        let TakenAttempt { parked, results } = taken;
+        let permit = match shared.admission.enter(&turn.owner, &parked.model.name, admitted.reserved).await {
+            Ok(permit) => permit,
+            Err(busy) => {
+                parked.end(shared, "there was no slot for the run with the results");
+                let end = RunEnd { provider: "", session: None, result: Err(&busy.as_failure()), write: None };
+                // A failure is logged. The run is over in any case.
+                let _ = shared.store_writer.end(recorder, end);
+                return Err(busy);
+            }
+        };
+        let ParkedAttempt { mut attempt, pass, model, began, mut thread, .. } = parked;
+        if let Some(thread) = &mut thread {
+            thread.continue_in(&turn);
+            turn.session = Some(thread.id().clone());
+            recorder.continues(thread.id(), &turn);
+        }
+        let unknown = || Err("the client sent no result for this call".to_owned());
+        attempt.resume(&run, permit, |id| results.get(id).cloned().map_or_else(unknown, Ok));
+        turn.session = None;
+        let attempt_loop = AttemptLoop::continuing(Arc::clone(shared), admitted.models, run, turn, &model, thread);
+        Ok(RunDriver::continuing(attempt_loop, RunningAttempt { attempt, pass, model, began }, recorder))
+    }
+}
+
 /// A turn with at least one candidate that can run it.
 pub(crate) struct AdmittedTurn {
     models: Arc<Models>,
     candidates: Vec<Candidate>,
     reserved: Option<Reserved>,
     key: Option<KeyClaim>,
+    results: ToolResults,
 }
 
 impl AdmittedTurn {

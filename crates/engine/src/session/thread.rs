@@ -195,6 +195,13 @@ impl SessionThread {
         self
     }
 
+    /// Continues the turn with another request of the client. If the request has the whole history, a later request is recognised
+    /// by it.
+    pub(crate) fn continue_in(&mut self, turn: &Turn) {
+        let knows_all = self.history.is_some() && turn.session.is_none();
+        self.history = knows_all.then(|| MessageChain::over(&turn.messages));
+    }
+
     pub(crate) fn resumption(&self) -> Resumption {
         let resumed = self.resumes();
         Resumption {

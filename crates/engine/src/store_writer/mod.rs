@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use trunkline_core::event::Receipt;
+use trunkline_core::failure::Failure;
 use trunkline_store::{
     Durability, InFlight, IndexFeed, LogRecord, LogWriter, Purpose, RunEnded, RunWorkspace, Store, StoreError, Time,
     log_line,
@@ -121,6 +122,22 @@ impl StoreWriter {
     /// Records the end of a run of another process, which has died. The row is changed already.
     pub(crate) fn note_interrupted(&self, run: &str, ended: RunEnded) {
         self.append(run, &LogRecord::Ended(ended.into()), |_| {});
+    }
+
+    /// Records that the process of a run ended while it waited for results of the client's tools.
+    pub(crate) async fn end_parked(&self, run: &str, why: &Failure) {
+        let Some(store) = self.store() else { return };
+        let Ok(Some(mut row)) = store.run(run, None).await else { return };
+        let ended = RunEnded {
+            usage: row.usage,
+            session: row.session.clone(),
+            attempts: u32::try_from(row.attempts).unwrap_or(u32::MAX),
+            log: row.log,
+            ..RunEnded::failed(why, row.duration(Time::now()))
+        };
+        let record = LogRecord::Ended(ended.into());
+        row.apply(&record);
+        self.append(run, &record, |feed| feed.add(row));
     }
 
     /// Records the session after a turn that has no record of its own.

@@ -134,6 +134,18 @@ impl WarmPool {
         None
     }
 
+    /// Returns the process that holds a session, if it fits `boot`; otherwise the process ends.
+    pub(crate) async fn take_session(&self, boot: &BootSpec, session: &SessionId) -> Option<WarmProcess> {
+        let process = self.take_held(boot, &stamps(boot), session).await?;
+        self.counters.note(&boot.provider, |stats| stats.resumed += 1);
+        Some(process)
+    }
+
+    /// Starts a process for a turn that waits for it.
+    pub(crate) async fn start_now(&self, boot: &Arc<BootSpec>, id: &str) -> Result<WarmProcess, String> {
+        self.boot(boot, id).await
+    }
+
     async fn take_held(&self, boot: &BootSpec, stamps: &FileStamps, session: &SessionId) -> Option<WarmProcess> {
         let handle = self.inventory().release(&boot.provider, session)?;
         let process = handle.claim().await?;

@@ -6,15 +6,19 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use trunkline_core::limits::RunLimits;
-use trunkline_core::live::{ChannelStage, LiveChannel};
+use trunkline_core::live::{ChannelStage, LiveChannel, ToolOffer};
 use trunkline_process::{Keepers, ProcessEvent, RunningProcess};
 
 use super::{BootSpec, FileStamps};
 use crate::attempt::environment::RUN;
 use crate::attempt::scratch::Scratch;
+use crate::tools::ToolExchange;
 
 /// Time within which a process must become ready.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Time within which a process must accept the client's tools.
+const OFFER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Maximum length of a program's error message.
 const MAX_ERROR_CHARS: usize = 300;
@@ -27,6 +31,8 @@ pub(crate) struct WarmProcess {
     pub(crate) stamps: FileStamps,
     /// Files of the process, deleted with it.
     pub(crate) scratch: Scratch,
+    /// The client's tools that the process was offered.
+    pub(crate) tools: Option<ToolExchange>,
 }
 
 impl WarmProcess {
@@ -51,27 +57,42 @@ impl WarmProcess {
         spec.stdin = greeting;
         spec.limits = RunLimits { total: BOOT_TIMEOUT, ..RunLimits::NONE };
         let running = keepers.spawn_open(spec).await.map_err(|error| error.to_string())?;
-        let mut process = Self { running, line, boot, stamps, scratch };
+        let mut process = Self { running, line, boot, stamps, scratch, tools: None };
+        process.until_ready(BOOT_TIMEOUT).await?;
+        process.running.limit(RunLimits::NONE);
+        Ok(process)
+    }
+
+    /// Waits until the process can take a turn.
+    async fn until_ready(&mut self, limit: Duration) -> Result<(), String> {
         loop {
-            match process.line.stage() {
-                ChannelStage::Ready => break,
+            match self.line.stage() {
+                ChannelStage::Ready => return Ok(()),
                 ChannelStage::Broken(reason) => return Err(brief(reason)),
                 ChannelStage::Booting | ChannelStage::Busy => {}
             }
-            match process.running.next().await {
-                ProcessEvent::Stdout(bytes) => process.hear(&bytes),
+            match self.running.next().await {
+                ProcessEvent::Stdout(bytes) => self.hear(&bytes),
                 ProcessEvent::Exited(exit) => {
-                    let stderr = process.running.stderr_tail();
+                    let stderr = self.running.stderr_tail();
                     let last = stderr.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no output on stderr");
                     return Err(format!("the process ended ({exit:?}): {}", brief(last)));
                 }
                 ProcessEvent::Limit(_) => {
-                    return Err(format!("the process was not ready within {} s", BOOT_TIMEOUT.as_secs()));
+                    return Err(format!("the process was not ready within {} s", limit.as_secs()));
                 }
             }
         }
-        process.running.limit(RunLimits::NONE);
-        Ok(process)
+    }
+
+    /// Offers the client's tools to a process that waits for a turn, and waits until it has accepted them.
+    pub(crate) async fn offer(&mut self, offer: &ToolOffer) -> Result<(), String> {
+        let Some(words) = self.line.offer(offer) else { return Err("the process takes no tools now".to_owned()) };
+        self.running.limit(RunLimits { total: OFFER_TIMEOUT, ..RunLimits::NONE });
+        self.running.write(&words);
+        self.until_ready(OFFER_TIMEOUT).await?;
+        self.running.limit(RunLimits::NONE);
+        Ok(())
     }
 
     /// Waits for a turn, for at most `max_idle`. Hands the process over to the turn that asks for it, or ends it.

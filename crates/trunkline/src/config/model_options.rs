@@ -13,12 +13,13 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use trunkline_core::limits::{RequestedLimits, RunLimits};
 use trunkline_core::model::{Backend, Model, Sandbox};
+use trunkline_core::turn::OwnTools;
 use trunkline_core::vocabulary::{Permissions, PromptDelivery};
 
 use super::environment::Environment;
 
 /// The options by name.
-pub(super) const NAMES: [&str; 18] = [
+pub(super) const NAMES: [&str; 20] = [
     "model",
     "timeout",
     "startup_timeout",
@@ -36,6 +37,8 @@ pub(super) const NAMES: [&str; 18] = [
     "allowed_tools",
     "system_prompt",
     "warm",
+    "own_tools",
+    "park_timeout",
     "env",
 ];
 
@@ -56,6 +59,8 @@ pub(crate) struct ModelOptions {
     pub(crate) allowed_tools: Vec<String>,
     pub(crate) system_prompt: Option<String>,
     pub(crate) warm: Option<u32>,
+    pub(crate) own_tools: Option<OwnTools>,
+    pub(crate) park_timeout: Option<Duration>,
     pub(crate) env: BTreeMap<String, String>,
 }
 
@@ -73,8 +78,9 @@ pub(super) trait OptionSource {
     fn tokens(&self, name: &str) -> Result<Option<NonZeroU64>, Self::Error>;
     fn time(&self, name: &str) -> Result<Option<Duration>, Self::Error>;
     fn variables(&self, name: &str) -> Result<BTreeMap<String, String>, Self::Error>;
-    /// One of three words, which `T` deserializes from.
-    fn word<T: DeserializeOwned>(&self, name: &str, words: [&str; 3]) -> Result<Option<T>, Self::Error>;
+    /// One of some words, which `T` deserializes from.
+    fn word<T: DeserializeOwned, const N: usize>(&self, name: &str, words: [&str; N])
+    -> Result<Option<T>, Self::Error>;
 }
 
 impl ModelOptions {
@@ -104,6 +110,8 @@ impl ModelOptions {
             allowed_tools: source.texts("allowed_tools")?,
             system_prompt: source.text("system_prompt")?,
             warm: source.count("warm")?,
+            own_tools: source.word("own_tools", ["keep", "off"])?,
+            park_timeout: source.time("park_timeout")?,
             env: source.variables("env")?,
         })
     }
@@ -138,6 +146,8 @@ impl ModelOptions {
             allowed_tools: self.allowed_tools,
             system_prompt: self.system_prompt.or(base.system_prompt),
             warm: self.warm.or(base.warm),
+            own_tools: self.own_tools.unwrap_or(base.own_tools),
+            park_timeout: self.park_timeout.unwrap_or(base.park_timeout),
             env,
             ..base
         }
@@ -208,7 +218,11 @@ mod tests {
             self.nothing(name)
         }
 
-        fn word<T: DeserializeOwned>(&self, name: &str, _words: [&str; 3]) -> Result<Option<T>, Infallible> {
+        fn word<T: DeserializeOwned, const N: usize>(
+            &self,
+            name: &str,
+            _words: [&str; N],
+        ) -> Result<Option<T>, Infallible> {
             self.nothing(name).map(|(): ()| None)
         }
     }

@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use trunkline_core::failure::Failure;
+use trunkline_core::failure::{Category, Failure};
 use trunkline_core::limits::RunLimits;
+use trunkline_core::live::LiveRecipe;
 use trunkline_core::prompt::Prompt;
 use trunkline_core::provider::{Arguments, Values};
+use trunkline_core::turn::OwnTools;
 use trunkline_core::vocabulary::{OutputForm, PromptDelivery, StopSignal};
 use trunkline_process::{ArgumentList, Environment, Spec};
 
@@ -95,6 +97,48 @@ impl Launch<'_> {
         let Some(live) = provider.live.as_ref().filter(|live| can && WarmTarget::is_any(model, live)) else {
             return Ok(None);
         };
+        self.boot_of(live, prompt, program, cwd, || sandbox::checkout(&model.repo)).map(Some)
+    }
+
+    /// The process for a turn with tools of the client. Fails if the provider cannot have them.
+    pub(crate) fn tool_boot(
+        &self,
+        prompt: &Prompt,
+        program: &Path,
+        cwd: &Path,
+        workspace: Vec<PathBuf>,
+    ) -> Result<BootSpec, Failure> {
+        let Some((live, tools)) = self.provider.live.as_ref().and_then(|live| Some((live, live.tools.as_ref()?)))
+        else {
+            let message = format!("{} cannot use tools of the client", self.provider.name);
+            return Err(Failure::new(Category::Validation, message));
+        };
+        let mut live = live.clone();
+        let off = self.own_tools() == OwnTools::Off;
+        let more = tools.args.iter().chain(tools.own_tools_off.iter().filter(|_| off));
+        // A subcommand is the last argument.
+        live.args.splice(0..0, more.cloned());
+        live.env.extend(tools.env.clone());
+        if off {
+            live.env.extend(tools.own_tools_off_env.clone());
+        }
+        self.boot_of(&live, prompt, program, cwd, || workspace)
+    }
+
+    /// Whether the CLI keeps its own tools in this turn.
+    pub(crate) fn own_tools(&self) -> OwnTools {
+        self.request.turn.own_tools.unwrap_or(self.model.own_tools)
+    }
+
+    fn boot_of(
+        &self,
+        live: &LiveRecipe,
+        prompt: &Prompt,
+        program: &Path,
+        cwd: &Path,
+        workspace: impl FnOnce() -> Vec<PathBuf>,
+    ) -> Result<BootSpec, Failure> {
+        let (model, provider) = (self.model, self.provider);
         let cwd_text = cwd.to_string_lossy();
         let values = self.values("", &cwd_text);
         let (args, greeting) = provider.live_arguments(live, &values, prompt.system.as_deref())?;
@@ -102,15 +146,15 @@ impl Launch<'_> {
         live.env.iter().for_each(|(name, value)| self.set_own(&mut env, name, value));
         let input = ProcessInput::from(Arguments { args, stdin: None });
         let clients_own = prompt.system.is_some() && prompt.system != model.system_prompt;
-        Ok(Some(BootSpec {
+        Ok(BootSpec {
             provider: provider.name.clone(),
             protocol: live.protocol,
-            spec: self.process(input, env, program.to_owned(), cwd.to_owned(), || sandbox::checkout(&model.repo))?,
+            spec: self.process(input, env, program.to_owned(), cwd.to_owned(), workspace)?,
             greeting,
             private_tmp: provider.private_tmp,
             reads: live.reads.clone(),
             uses_first: if clients_own { 2 } else { 1 },
-        }))
+        })
     }
 
     /// Adds folder and confinement to a command.

@@ -95,7 +95,8 @@ impl Dialect for Responses {
         }
         let (mut session, mut continuation) = (None, None);
         if let Some(id) = &request.previous_response_id {
-            match previous::resolve(app, &client, &model, id).await? {
+            let brings_results = items.iter().any(|item| item.kind() == "function_call_output");
+            match previous::resolve(app, &client, &model, id, brings_results).await? {
                 Continued::Session(known, claim) => (session, continuation) = (Some(known), Some(claim)),
                 Continued::History(history) => messages.extend(history),
             }

@@ -39,12 +39,14 @@ pub(super) enum Continued {
     History(Vec<Message>),
 }
 
-/// Finds what `previous_response_id` leads to.
+/// Finds what `previous_response_id` leads to. Results of the client's tools belong to an unfinished turn, which a session may have
+/// lost: they come with all that was said.
 pub(super) async fn resolve<D: Door>(
     app: &App<D>,
     client: &ClientId,
     model: &str,
     id: &str,
+    brings_results: bool,
 ) -> Result<Continued, ApiError> {
     let previous = find(app, client, id).await.map_err(|absent| absent_previous(absent, id))?;
     if !previous.row.state.is_over() {
@@ -52,6 +54,7 @@ pub(super) async fn resolve<D: Door>(
         return Err(ApiError::invalid("previous_response_in_progress", message).about(PARAM));
     }
     if let Some(session) = &previous.row.session
+        && !brings_results
         && previous.row.model == model
         && app.door.keeps_sessions(model)
         && let Some(continuation) = claim(app, client, &previous.row, &session.0).await?
@@ -101,7 +104,7 @@ async fn is_followed<D: Door>(app: &App<D>, client: &ClientId, row: &RunRow, ses
     let rows = app.door.runs(client, filter).await.map_err(|error| runs::refused(&error))?;
     let found = rows.iter().any(|other| other.id <= row.id);
     let counts = |state: RunState| match state {
-        RunState::Queued | RunState::Running | RunState::Finished => true,
+        RunState::Queued | RunState::Running | RunState::Finished | RunState::Parked => true,
         RunState::Failed | RunState::Cancelled | RunState::Interrupted => false,
     };
     Ok(!found || rows.iter().any(|other| other.id > row.id && counts(other.state)))

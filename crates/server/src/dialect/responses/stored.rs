@@ -144,9 +144,12 @@ impl StoredResponse {
     pub(super) fn status(&self) -> Status {
         match self.row.state {
             RunState::Queued => Status::Queued,
-            RunState::Running | RunState::Finished | RunState::Failed | RunState::Cancelled | RunState::Interrupted => {
-                Status::InProgress
-            }
+            RunState::Running
+            | RunState::Finished
+            | RunState::Failed
+            | RunState::Cancelled
+            | RunState::Interrupted
+            | RunState::Parked => Status::InProgress,
         }
     }
 

@@ -64,6 +64,9 @@ pub(crate) struct ServeArgs {
     /// Longest time that a request is queued
     #[arg(long, value_name = "TIME", env = "TRUNKLINE_QUEUE_TIMEOUT", default_value = "10m", value_parser = parse_span)]
     pub(super) queue_timeout: Duration,
+    /// Maximum number of runs that wait for results of their clients' tools
+    #[arg(long, value_name = "N", env = "TRUNKLINE_MAX_PARKED", default_value_t = 64)]
+    pub(super) max_parked: usize,
     /// Maximum number of requests per minute [default: unlimited]
     #[arg(long, value_name = "N", env = "TRUNKLINE_REQUESTS_PER_MINUTE", value_parser = rate)]
     pub(super) requests_per_minute: Option<u32>,
@@ -131,6 +134,7 @@ impl ServeArgs {
         Caps {
             runs_per_model,
             queue_timeout: self.queue_timeout,
+            parked: self.max_parked,
             per_minute: self.requests_per_minute,
             model_per_minute: self.requests_per_minute_per_model,
             key,

@@ -18,7 +18,7 @@ use trunkline_core::model::Sandbox;
 use trunkline_engine::{Caps, Engine};
 use trunkline_process::Landlock;
 use trunkline_server::auth::{self, Keys};
-use trunkline_server::{ServerShutdown, serve, serve_metrics};
+use trunkline_server::{LoopbackToolServer, ServerShutdown, serve, serve_metrics};
 use trunkline_store::Store;
 
 pub(crate) use self::args::ServeArgs;
@@ -108,6 +108,8 @@ impl ServeArgs {
         };
         let connections = max_connections(&caps);
         let engine = loaded.engine(caps, Some(self.grace))?;
+        let tool_server = Arc::new(LoopbackToolServer::new(engine.tool_ports()));
+        engine.serve_tools(Arc::<LoopbackToolServer>::clone(&tool_server));
         let store = engine.require_store(&loaded.state).await?;
         let mut config = trunkline_server::ServerConfig { keys, hosts: self.hosts.clone(), ..Default::default() };
         config.origins = origins.allowed.clone();
@@ -156,7 +158,7 @@ impl ServeArgs {
             tokio::time::sleep(FORCED_STOP_TIMEOUT).await;
         };
         tokio::select! {
-            () = engine.shutdown() => {}
+            () = async { engine.shutdown().await; tool_server.stop().await } => {}
             // Keepers end their processes when this process ends; worktrees are cleaned up at the next start.
             () = forced_stop => tracing::warn!("stopped without waiting for running processes"),
         }

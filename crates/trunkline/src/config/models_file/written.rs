@@ -121,7 +121,11 @@ impl OptionSource for ModelMembers<'_, '_> {
         self.or_default(name)
     }
 
-    fn word<T: DeserializeOwned>(&self, name: &str, _words: [&str; 3]) -> Result<Option<T>, ConfigError> {
+    fn word<T: DeserializeOwned, const N: usize>(
+        &self,
+        name: &str,
+        _words: [&str; N],
+    ) -> Result<Option<T>, ConfigError> {
         self.nullable(name)
     }
 }

@@ -220,7 +220,11 @@ impl OptionSource for Fields<'_> {
         Ok(variables)
     }
 
-    fn word<T: DeserializeOwned>(&self, name: &str, words: [&str; 3]) -> Result<Option<T>, RouterFileError> {
+    fn word<T: DeserializeOwned, const N: usize>(
+        &self,
+        name: &str,
+        words: [&str; N],
+    ) -> Result<Option<T>, RouterFileError> {
         match self.get(name) {
             None => Ok(None),
             // A map is a field of the recipe that has the same name.

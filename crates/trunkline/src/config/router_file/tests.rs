@@ -171,6 +171,8 @@ fn reads_every_key() {
         allowed_tools: vec!["Read".to_owned(), "Bash".to_owned()],
         system_prompt: Some("Be brief.".to_owned()),
         warm: Some(2),
+        own_tools: None,
+        park_timeout: None,
         env: [("A".to_owned(), "b".to_owned())].into(),
     };
     assert_eq!(fable.options, expected);

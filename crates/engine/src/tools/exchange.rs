@@ -1,0 +1,220 @@
+//! Calls of one process that wait for results of the client.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use trunkline_core::event::{Answer, Event, Finish, ToolCall, Usage};
+use trunkline_core::live::{CallKey, ClientCall, ToolServer};
+
+use super::ClientTools;
+use super::ports::{OwnedPort, PortCall};
+
+/// Time without output or calls after which no more calls of the same model response are expected.
+const SETTLE_TIME: Duration = Duration::from_millis(60);
+
+/// Maximum number of calls that wait at the same time.
+const MAX_WAITING: usize = 128;
+
+/// Maximum size of the arguments of a call.
+const MAX_ARGUMENT_BYTES: usize = 4 * 1024 * 1024;
+
+/// Maximum size of the text before a call that is repeated in the answer.
+const MAX_TEXT_BYTES: usize = 1024 * 1024;
+
+/// The client's tools in a process, and the calls that wait for results.
+pub(crate) struct ToolExchange {
+    tools: Arc<ClientTools>,
+    /// Port of a process that calls through an MCP server.
+    port: Option<OwnedPort>,
+    /// Whether the process starts several calls at the same time.
+    parallel: bool,
+    waiting: Vec<WaitingCall>,
+    /// Number of waiting calls, from the first, that the client knows.
+    announced: usize,
+    /// Time at which the calls that have arrived are all that come.
+    settled_at: Option<Instant>,
+    /// Text since the turn began, or since the last call.
+    text: String,
+    /// Ids of the client's tools in the output of the process.
+    hidden: HashSet<String>,
+    /// Tokens that were reported for the turn so far.
+    pub(crate) reported: Usage,
+}
+
+/// A call that waits for its result.
+pub(crate) struct WaitingCall {
+    pub(crate) call: ToolCall,
+    way_back: WayBack,
+}
+
+enum WayBack {
+    Stdio(CallKey),
+    Port(oneshot::Sender<Result<String, String>>),
+}
+
+/// An answer that has to be written to the stdin of the process.
+pub(crate) struct StdioAnswer {
+    pub(crate) key: CallKey,
+    pub(crate) result: Result<String, String>,
+}
+
+impl ToolExchange {
+    pub(crate) fn new(tools: Arc<ClientTools>, port: Option<OwnedPort>, parallel: bool) -> Self {
+        Self {
+            tools,
+            port,
+            parallel,
+            waiting: Vec::new(),
+            announced: 0,
+            settled_at: None,
+            text: String::new(),
+            hidden: HashSet::new(),
+            reported: Usage::default(),
+        }
+    }
+
+    /// The MCP server for the process, if it needs one.
+    pub(crate) fn server(&self, url: &str) -> Option<ToolServer> {
+        self.port.as_ref().map(|port| ToolServer { url: url.to_owned(), token: port.token.clone() })
+    }
+
+    pub(crate) fn tools(&self) -> &ClientTools {
+        &self.tools
+    }
+
+    /// Prepares for another turn of the same process.
+    pub(crate) fn begin_turn(&mut self) {
+        self.text.clear();
+        self.reported = Usage::default();
+    }
+
+    /// The next call through the MCP server. Cancel safe.
+    pub(crate) async fn next_call(&mut self) -> PortCall {
+        match &mut self.port {
+            Some(port) => match port.calls.recv().await {
+                Some(call) => call,
+                None => std::future::pending().await,
+            },
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Takes a call that came through the MCP server.
+    pub(crate) fn take_port_call(&mut self, call: PortCall) {
+        // A refusal needs no way back to stdin.
+        let _ = self.add(&call.name, call.arguments, WayBack::Port(call.reply));
+    }
+
+    /// Takes a call that came over stdio. Returns the answer to write if it is refused.
+    pub(crate) fn take_stdio_call(&mut self, call: ClientCall) -> Option<StdioAnswer> {
+        self.add(&call.name, call.arguments, WayBack::Stdio(call.key))
+    }
+
+    fn add(&mut self, offered: &str, arguments: String, way_back: WayBack) -> Option<StdioAnswer> {
+        let Some(name) = self.tools.client_name(offered).map(str::to_owned) else {
+            return refuse(way_back, format!("there is no tool {offered}"));
+        };
+        if self.waiting.len() >= MAX_WAITING {
+            return refuse(way_back, format!("{MAX_WAITING} calls are waiting for results; call fewer tools at once"));
+        }
+        if arguments.len() > MAX_ARGUMENT_BYTES {
+            return refuse(way_back, format!("the arguments exceed {MAX_ARGUMENT_BYTES} bytes"));
+        }
+        let id = format!("call_{}", uuid::Uuid::new_v4().simple());
+        let arguments = self.tools.arguments(offered, arguments);
+        self.waiting.push(WaitingCall { call: ToolCall { id, name, arguments }, way_back });
+        self.settled_at = Some(Instant::now() + if self.parallel { SETTLE_TIME } else { Duration::ZERO });
+        None
+    }
+
+    /// Removes the client's tools from the events of the process, which are reported as calls, and notes the rest.
+    pub(crate) fn filter(&mut self, events: &mut Vec<Event>) {
+        if let Some(settled_at) = self.settled_at.as_mut().filter(|_| self.parallel) {
+            *settled_at = Instant::now() + SETTLE_TIME;
+        }
+        events.retain(|event| match event {
+            Event::ToolStarted { id, name, .. } if self.tools.is_name_in_output(name) => {
+                self.hidden.insert(id.clone());
+                false
+            }
+            Event::ToolFinished { id, .. } => !self.hidden.remove(id),
+            Event::ToolStarted { .. } => {
+                self.text.clear();
+                true
+            }
+            Event::Text { delta } => {
+                if self.text.len() + delta.len() <= MAX_TEXT_BYTES {
+                    self.text.push_str(delta);
+                }
+                true
+            }
+            Event::Started { .. }
+            | Event::Thinking { .. }
+            | Event::ToolCall { .. }
+            | Event::Notice { .. }
+            | Event::Unknown { .. }
+            | Event::Workspace(_)
+            | Event::Attempted(_)
+            | Event::Finished(_)
+            | Event::Failed(_) => true,
+        });
+    }
+
+    /// Time at which the run may end with the calls that wait. `None` if no call waits.
+    pub(crate) fn settled_at(&self) -> Option<Instant> {
+        self.settled_at.filter(|_| !self.waiting.is_empty())
+    }
+
+    /// The events with which the run ends: its calls, and an answer that consists of them.
+    pub(crate) fn calls(&mut self, prompt: &str) -> Vec<Event> {
+        self.settled_at = None;
+        self.announced = self.waiting.len();
+        let calls: Vec<ToolCall> = self.waiting.iter().map(|waiting| waiting.call.clone()).collect();
+        let mut events: Vec<Event> = (0..)
+            .zip(&calls)
+            .map(|(index, call)| Event::ToolCall {
+                index,
+                id: Some(call.id.clone()),
+                name: Some(call.name.clone()),
+                arguments: call.arguments.clone(),
+            })
+            .collect();
+        let text = std::mem::take(&mut self.text);
+        let output: usize = calls.iter().map(|call| call.name.len() + call.arguments.len()).sum();
+        // The prompt counts once in a turn, however often the turn stops for results.
+        let prompt = if self.reported == Usage::default() { prompt } else { "" };
+        let usage = Usage::estimate(prompt, &format!("{text}{}", " ".repeat(output)));
+        self.reported = self.reported.plus(usage);
+        events.push(Event::Finished(Answer { calls, ..Answer::new(text, usage, Finish::ToolCalls) }));
+        events
+    }
+
+    /// Answers the calls that the client knows. `results` returns the result of a call by its id. Returns the answers to write to stdin.
+    pub(crate) fn answer(&mut self, results: impl Fn(&str) -> Result<String, String>) -> Vec<StdioAnswer> {
+        let answer = |WaitingCall { call, way_back }| {
+            let result = results(&call.id);
+            match way_back {
+                WayBack::Stdio(key) => Some(StdioAnswer { key, result }),
+                WayBack::Port(reply) => {
+                    // The process may have given up waiting.
+                    let _ = reply.send(result);
+                    None
+                }
+            }
+        };
+        self.waiting.drain(..std::mem::take(&mut self.announced)).filter_map(answer).collect()
+    }
+}
+
+fn refuse(way_back: WayBack, reason: String) -> Option<StdioAnswer> {
+    match way_back {
+        WayBack::Stdio(key) => Some(StdioAnswer { key, result: Err(reason) }),
+        WayBack::Port(reply) => {
+            let _ = reply.send(Err(reason));
+            None
+        }
+    }
+}
