@@ -90,15 +90,23 @@ pub(crate) fn translate(
     fallback_call(name, &given, offered).unwrap_or_else(verbatim)
 }
 
-/// Finds the offered tool that corresponds to our tool `name`.
+/// Finds the offered tool that corresponds to our tool `name`. CLIs put the name of an MCP server before the name of its tool.
 fn find<'a>(name: &str, offered: &'a [OfferedTool]) -> Option<(&'a str, &'a Value)> {
-    let (_, names) = TOOL_NAMES.iter().find(|(ours, _)| *ours == name)?;
-    names.iter().find_map(|name| {
-        offered.iter().find(|tool| tool.name == *name).and_then(|tool| match &tool.input {
-            ToolInput::Object(schema) => Some((tool.name.as_str(), schema)),
-            ToolInput::Text => None,
-        })
-    })
+    let described = |tool: &'a OfferedTool| match &tool.input {
+        ToolInput::Object(schema) => Some((tool.name.as_str(), schema)),
+        ToolInput::Text => None,
+    };
+    match TOOL_NAMES.iter().find(|(ours, _)| *ours == name) {
+        Some((_, names)) => {
+            names.iter().find_map(|name| offered.iter().find(|tool| tool.name == *name).and_then(described))
+        }
+        None => {
+            let decorated =
+                |tool: &&OfferedTool| tool.name.strip_suffix(name).is_some_and(|server| server.ends_with(['_', '/']));
+            let exact = offered.iter().find(|tool| tool.name == name);
+            exact.or_else(|| offered.iter().find(decorated)).and_then(described)
+        }
+    }
 }
 
 /// Renames our arguments to those of `schema`, and adds placeholders for other required ones.

@@ -51,8 +51,9 @@ pub struct ToolRecipe {
     pub own_tools_off: Vec<Vec<String>>,
     /// Variables that take the CLI's own tools away.
     pub own_tools_off_env: BTreeMap<String, String>,
-    /// The CLI starts the calls of one model response at the same time. Otherwise it waits for the result of each.
-    pub parallel: bool,
+    /// Time in milliseconds without output or calls after which all calls of a model response have come. 0 for a CLI that waits
+    /// for the result of each call before it makes the next one.
+    pub settle_ms: u64,
     /// Longest time in seconds that the CLI waits for a result.
     pub max_wait_secs: Option<u64>,
 }

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 use trunkline_core::failure::{Category, Failure};
@@ -115,15 +116,15 @@ async fn offer(
     live: &LiveRecipe,
     tools: Arc<ClientTools>,
 ) -> Result<(), String> {
-    let parallel = live.tools.as_ref().is_some_and(|recipe| recipe.parallel);
+    let settle_time = Duration::from_millis(live.tools.as_ref().map_or(0, |recipe| recipe.settle_ms));
     let list = tools.tools().to_vec();
     let (exchange, server) = match live.protocol {
-        LiveProtocol::Claude | LiveProtocol::AppServer => (ToolExchange::new(tools, None, parallel), None),
+        LiveProtocol::Claude | LiveProtocol::AppServer => (ToolExchange::new(tools, None, settle_time), None),
         LiveProtocol::Acp => {
             let endpoint = shared.tools.endpoint.get().ok_or("no server for its calls of tools runs here")?;
             let address = endpoint.address().await.map_err(|error| format!("no server for its calls: {error}"))?;
             let port = shared.tools.ports.open(&tools);
-            let exchange = ToolExchange::new(tools, Some(port), parallel);
+            let exchange = ToolExchange::new(tools, Some(port), settle_time);
             let server = exchange.server(&format!("http://{address}/mcp"));
             (exchange, server)
         }

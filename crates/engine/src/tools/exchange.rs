@@ -12,9 +12,6 @@ use trunkline_core::live::{CallKey, ClientCall, ToolServer};
 use super::ClientTools;
 use super::ports::{OwnedPort, PortCall};
 
-/// Time without output or calls after which no more calls of the same model response are expected.
-const SETTLE_TIME: Duration = Duration::from_millis(60);
-
 /// Maximum number of calls that wait at the same time.
 const MAX_WAITING: usize = 128;
 
@@ -29,8 +26,8 @@ pub(crate) struct ToolExchange {
     tools: Arc<ClientTools>,
     /// Port of a process that calls through an MCP server.
     port: Option<OwnedPort>,
-    /// Whether the process starts several calls at the same time.
-    parallel: bool,
+    /// Time without output or calls after which all calls of a model response have come.
+    settle_time: Duration,
     waiting: Vec<WaitingCall>,
     /// Number of waiting calls, from the first, that the client knows.
     announced: usize,
@@ -62,11 +59,11 @@ pub(crate) struct StdioAnswer {
 }
 
 impl ToolExchange {
-    pub(crate) fn new(tools: Arc<ClientTools>, port: Option<OwnedPort>, parallel: bool) -> Self {
+    pub(crate) fn new(tools: Arc<ClientTools>, port: Option<OwnedPort>, settle_time: Duration) -> Self {
         Self {
             tools,
             port,
-            parallel,
+            settle_time,
             waiting: Vec::new(),
             announced: 0,
             settled_at: None,
@@ -126,14 +123,14 @@ impl ToolExchange {
         let id = format!("call_{}", uuid::Uuid::new_v4().simple());
         let arguments = self.tools.arguments(offered, arguments);
         self.waiting.push(WaitingCall { call: ToolCall { id, name, arguments }, way_back });
-        self.settled_at = Some(Instant::now() + if self.parallel { SETTLE_TIME } else { Duration::ZERO });
+        self.settled_at = Some(Instant::now() + self.settle_time);
         None
     }
 
     /// Removes the client's tools from the events of the process, which are reported as calls, and notes the rest.
     pub(crate) fn filter(&mut self, events: &mut Vec<Event>) {
-        if let Some(settled_at) = self.settled_at.as_mut().filter(|_| self.parallel) {
-            *settled_at = Instant::now() + SETTLE_TIME;
+        if let Some(settled_at) = &mut self.settled_at {
+            *settled_at = Instant::now() + self.settle_time;
         }
         events.retain(|event| match event {
             Event::ToolStarted { id, name, .. } if self.tools.is_name_in_output(name) => {

@@ -41,11 +41,19 @@ fn entry(item: &Value) -> HistoryEntry {
     }
 }
 
-/// Collects tools from a list that can contain namespaces.
+/// Namespace of tools that are called without one.
+const DEFAULT_NAMESPACE: &str = "functions";
+
+/// Collects tools from a list that can contain namespaces. A tool in a namespace gets the name `namespace/tool`.
 fn collect_tools(list: &Value, tools: &mut Vec<OfferedTool>) {
     for tool in list.as_array().into_iter().flatten() {
         if tool["type"] == "namespace" {
+            let before = tools.len();
             collect_tools(&tool["tools"], tools);
+            let namespace = tool["name"].as_str().unwrap_or(DEFAULT_NAMESPACE);
+            for tool in tools[before..].iter_mut().filter(|_| namespace != DEFAULT_NAMESPACE) {
+                tool.name = format!("{namespace}/{}", tool.name);
+            }
         } else {
             tools.extend(offered_tool(tool));
         }
@@ -170,7 +178,14 @@ fn call_json(id: &str, call: &MockCall, status: &str, input: &str) -> Value {
         CallArguments::Json(_) => ("function_call", "arguments"),
         CallArguments::Freeform(_) => ("custom_tool_call", "input"),
     };
-    let mut item = json!({"type": kind, "id": id, "status": status, "call_id": call.id, "name": call.name});
+    let (namespace, name) = match call.name.split_once('/') {
+        Some((namespace, name)) => (Some(namespace), name),
+        None => (None, call.name.as_str()),
+    };
+    let mut item = json!({"type": kind, "id": id, "status": status, "call_id": call.id, "name": name});
+    if let Some(namespace) = namespace {
+        item["namespace"] = json!(namespace);
+    }
     item[key] = json!(input);
     item
 }

@@ -234,8 +234,15 @@ impl OptionSource for Fields<'_> {
                 T::deserialize(node.to_json()).map(Some).map_err(unknown)
             }
             Some(node) => {
-                let [first, second, third] = words;
-                Err(self.wrong_type(name, node, &format!("{first}, {second} or {third}")))
+                let expected = match words.split_last() {
+                    Some((last, [first, more @ ..])) => {
+                        let more: String = more.iter().map(|word| format!(", {word}")).collect();
+                        format!("{first}{more} or {last}")
+                    }
+                    Some((last, [])) => (*last).to_owned(),
+                    None => String::new(),
+                };
+                Err(self.wrong_type(name, node, &expected))
             }
         }
     }
