@@ -123,13 +123,28 @@ pub struct Answer {
     /// Log probabilities of the answer's tokens: JSON text in OpenAI's format, if the client asked for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logprobs: Option<String>,
+    /// Remarks of the gateway about the turn, for the client: what it could not do as asked, and what it did instead.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// Members of the request that had no effect on the model that answered, by their wire names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignored: Vec<String>,
 }
 
 impl Answer {
     /// Creates an answer that consists of text only.
     #[must_use]
     pub fn new(content: impl Into<String>, usage: Usage, finish: Finish) -> Self {
-        Self { content: content.into(), usage, finish, calls: Vec::new(), metadata: Map::new(), logprobs: None }
+        Self {
+            content: content.into(),
+            usage,
+            finish,
+            calls: Vec::new(),
+            metadata: Map::new(),
+            logprobs: None,
+            notes: Vec::new(),
+            ignored: Vec::new(),
+        }
     }
 }
 

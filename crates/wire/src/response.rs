@@ -74,6 +74,8 @@ impl Trace {
             workspace: self.workspace.clone(),
             usage_estimated: answer.is_some_and(|answer| answer.usage.estimated),
             metadata: answer.map(|answer| answer.metadata.clone()).unwrap_or_default(),
+            notes: answer.map(|answer| answer.notes.clone()).unwrap_or_default(),
+            ignored: answer.map(|answer| answer.ignored.clone()).unwrap_or_default(),
         }
     }
 }
@@ -82,7 +84,8 @@ impl Trace {
 #[must_use]
 pub fn whole(head: Head, trace: &Trace, answer: Answer) -> ChatResponse {
     let usage_estimated = answer.usage.estimated;
-    let trunkline = Extension { usage_estimated, metadata: answer.metadata, ..trace.extension(None) };
+    let Answer { metadata, notes, ignored, .. } = answer;
+    let trunkline = Extension { usage_estimated, metadata, notes, ignored, ..trace.extension(None) };
     let only_calls = answer.content.is_empty() && !answer.calls.is_empty();
     let (finish_reason, logprobs) =
         (FinishReason::of(answer.finish, head.calls), answer.logprobs.and_then(Logprobs::new));
@@ -240,6 +243,19 @@ mod tests {
         let usage = Usage::estimate("four", "eight");
         let extension = Trace::default().extension(Some(&Answer::new("", usage, Finish::Stop)));
         assert_eq!(serde_json::to_value(extension).unwrap()["usage_estimated"], json!(true));
+    }
+
+    #[test]
+    fn notes_and_ignored_members_are_in_the_extension_only_when_there_are_any() {
+        let plain = Answer::new("", Usage::default(), Finish::Stop);
+        let noted = Answer { notes: vec!["n".into()], ignored: vec!["seed".into()], ..plain.clone() };
+        for (answer, expected) in [(plain, json!([null, null])), (noted, json!([["n"], ["seed"]]))] {
+            let head = Head { id: "cmpl-1".into(), created: 7, model: "m".into(), calls: CallFormat::ToolCalls };
+            let streamed = serde_json::to_value(Trace::default().extension(Some(&answer))).unwrap();
+            let complete = serde_json::to_value(whole(head, &Trace::default(), answer).trunkline).unwrap();
+            assert_eq!(json!([streamed["notes"], streamed["ignored"]]), expected);
+            assert_eq!(complete, streamed);
+        }
     }
 
     #[test]

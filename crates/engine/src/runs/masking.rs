@@ -20,9 +20,11 @@ pub(crate) fn masked_whole<'a>(event: &'a Event, secrets: &Secrets) -> Cow<'a, E
         Event::Started { .. } | Event::Workspace(_) | Event::Attempted(_) => Cow::Borrowed(event),
         // Usually there is nothing to mask.
         Event::Text { delta } | Event::Thinking { delta } if !secrets.may_be_in(delta) => Cow::Borrowed(event),
-        Event::Finished(Answer { content, usage: _, finish: _, calls, metadata, logprobs })
+        Event::Finished(Answer { content, usage: _, finish: _, calls, metadata, logprobs, notes, ignored })
             if calls.is_empty()
                 && logprobs.is_none()
+                && notes.is_empty()
+                && ignored.is_empty()
                 && !secrets.may_be_in(content)
                 && !metadata.values().any(|value| may_be_in(secrets, value)) =>
         {
@@ -100,7 +102,8 @@ impl EventMask<'_> {
         }
     }
 
-    fn answer(&self, Answer { content, usage, finish, calls, metadata, logprobs }: &Answer) -> Answer {
+    fn answer(&self, answer: &Answer) -> Answer {
+        let Answer { content, usage, finish, calls, metadata, logprobs, notes, ignored } = answer;
         let call = |ToolCall { id, name, arguments }: &ToolCall| ToolCall {
             id: self.text(id),
             name: self.text(name),
@@ -114,6 +117,8 @@ impl EventMask<'_> {
             metadata: self.members(metadata),
             // A secret may be split into tokens here, where a mask of strings would miss it. JSON cannot be cut either.
             logprobs: logprobs.clone().filter(|json| self.text(content) == *content && self.text(json) == *json),
+            notes: notes.iter().map(|note| self.text(note)).collect(),
+            ignored: ignored.iter().map(|member| self.text(member)).collect(),
         }
     }
 
@@ -235,6 +240,8 @@ mod tests {
             Event::Finished(Answer {
                 calls: vec![call],
                 metadata: members,
+                notes: vec![text.clone()],
+                ignored: vec![text.clone()],
                 ..Answer::new(text, usage, Finish::Length)
             }),
             Event::Failed(failure.retry_after(Some(Duration::from_secs(2)))),
