@@ -158,6 +158,12 @@ pub struct SettingsFile {
 }
 
 impl Provider {
+    /// Whether the program can call tools of the client in the middle of a turn.
+    #[must_use]
+    pub fn takes_tools(&self) -> bool {
+        self.live.as_ref().is_some_and(|live| live.tools.is_some())
+    }
+
     /// Creates a decoder for the output of one turn.
     #[must_use]
     pub fn decoder(&self, normalize: Normalize, form: OutputForm) -> Decoder {

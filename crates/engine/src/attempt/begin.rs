@@ -8,7 +8,6 @@ use trunkline_core::failure::Failure;
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::prompt::{self, Prompt};
 use trunkline_core::turn::{OwnTools, Turn};
-use trunkline_core::vocabulary::PromptDelivery;
 use trunkline_process::RunningProcess;
 use trunkline_upstream::{UpstreamCall, UpstreamTimeouts};
 use trunkline_wire::upstream;
@@ -53,7 +52,7 @@ pub(crate) async fn begin(
         resources = with_worktree(resources, &attempt).await?;
     }
     let cwd = resources.cwd(model);
-    let tools = if provider.prompt == PromptDelivery::Request { None } else { ClientTools::of(&turn.options)? };
+    let tools = if provider.takes_tools() { ClientTools::of(&turn.options)? } else { None };
     if tools.is_some() || launch.own_tools() == OwnTools::Off {
         let begun = with_tools::begin(shared, &launch, &attempt, tools, (prompt, program), resources).await?;
         return Ok(Attempt::new(begun));

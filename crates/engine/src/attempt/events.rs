@@ -28,7 +28,7 @@ use crate::attempt::resources::AttemptResources;
 use crate::attempt::warm::WarmAttempt;
 use crate::router::RetryPolicy;
 use crate::shared::Shared;
-use crate::tools::StdioAnswer;
+use crate::tools::{StdioAnswer, ToolExchange};
 use crate::warm::WarmProcess;
 
 /// Time that a CLI that keeps retrying gets to report the reason on stderr.
@@ -271,6 +271,8 @@ impl Attempt {
                     live.deadline.get_or_insert_with(|| Instant::now() + linger);
                 } else if live.decoder.ended() && live.may_generate() {
                     return self.generate();
+                } else if live.decoder.ended() && live.remind() {
+                    return;
                 } else if live.decoder.ended() {
                     self.conclude(Ending::Open, Parting::Ended);
                 }
@@ -471,6 +473,18 @@ impl CliAttempt {
         events
     }
 
+    /// Asks a model that has not called a tool, although the client requires it, once more. Returns whether it did.
+    fn remind(&mut self) -> bool {
+        let (Some(warm), Some(live)) = (&mut self.warm, &self.provider.live) else { return false };
+        let reminder = warm.tools.as_mut().and_then(ToolExchange::remind);
+        let words = reminder.and_then(|reminder| warm.line.say(&live.escape.text(&reminder), None));
+        let Some(words) = words else { return false };
+        self.decoder = self.provider.decoder(self.model.normalize, OutputForm::Streamed);
+        self.running.limit(self.model.limits);
+        self.running.write(&words);
+        true
+    }
+
     fn has_tools(&self) -> bool {
         self.warm.as_ref().is_some_and(|warm| warm.tools.is_some())
     }
@@ -543,6 +557,10 @@ impl CliAttempt {
             .then(|| format!("log in with {} itself, or set {keys} for the gateway", provider.program))
     }
 
+    fn lacks_call(&self) -> bool {
+        self.warm.as_ref().and_then(|warm| warm.tools.as_ref()).is_some_and(ToolExchange::lacks_call)
+    }
+
     fn last_event(&self, conclusion: Conclusion) -> Event {
         let session = conclusion.session.clone();
         match conclusion.result() {
@@ -550,6 +568,12 @@ impl CliAttempt {
                 let message = self.resources.shared.settings.secrets.mask(&failure.message);
                 let hint = failure.hint.or_else(|| self.hint(failure.category));
                 Event::Failed(Failure { message, hint, ..failure })
+            }
+            Ok(_) if self.lacks_call() => {
+                let message = "the model called none of the tools, although `tool_choice` requires it";
+                Event::Failed(
+                    Failure::new(Category::Server, message).hint("with `tool_choice: \"auto\"` its answer is given"),
+                )
             }
             Ok(answer) => {
                 let live = self.warm.as_ref().and(self.provider.live.as_ref());

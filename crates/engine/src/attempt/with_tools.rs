@@ -55,17 +55,19 @@ pub(super) async fn begin(
         }
         None => {
             let mut process = ready_process(shared, &boot, attempt).await?;
-            if let Some(tools) = tools {
+            if let Some(tools) = tools.clone() {
                 offer(shared, &mut process, live, tools).await.map_err(|why| failed(&provider.name, &why))?;
             }
             process
         }
     };
-    let WarmProcess { mut running, mut line, boot, stamps, scratch, mut tools } = process;
-    if let Some(tools) = &mut tools {
-        tools.begin_turn();
+    let WarmProcess { mut running, mut line, boot, stamps, scratch, tools: mut exchange } = process;
+    let mut words = prompt.text.clone();
+    if let (Some(exchange), Some(tools)) = (&mut exchange, tools) {
+        words.extend(tools.instruction().map(|instruction| format!("\n\n{instruction}")));
+        exchange.begin_turn(tools);
     }
-    let Some(words) = line.say(&live.escape.text(&prompt.text), None) else {
+    let Some(words) = line.say(&live.escape.text(&words), None) else {
         return Err(failed(&provider.name, "it takes no turn").into());
     };
     running.limit(model.limits);
@@ -75,7 +77,7 @@ pub(super) async fn begin(
     let answers_by = WarmAttempt::answers_by(model.limits.startup);
     Ok(CliAttempt {
         running,
-        warm: Some(WarmAttempt { line, boot, stamps, scratch, tools, cold: None, answers_by }),
+        warm: Some(WarmAttempt { line, boot, stamps, scratch, tools: exchange, cold: None, answers_by }),
         decoder: provider.decoder(model.normalize, launch.form()),
         provider: Arc::clone(model.backend.program().ok_or_else(|| failed(&provider.name, "it is no program"))?),
         model: Arc::clone(model),

@@ -63,6 +63,8 @@ pub(crate) struct AttemptLoop {
     place: Option<SessionPlace>,
     /// Slot or place in the queue that was reserved for the first attempt before the run was accepted.
     reserved: Option<Reserved>,
+    /// Notes about the turn for the client, in its answer.
+    pub(crate) notes: Vec<String>,
     /// Resolved when the processes of the previous attempt are gone.
     pub(crate) predecessor: Option<oneshot::Receiver<()>>,
 }
@@ -107,6 +109,7 @@ impl AttemptLoop {
             refused: None,
             events: Vec::new(),
             thread,
+            notes: Vec::new(),
             predecessor: None,
             reserved,
         };

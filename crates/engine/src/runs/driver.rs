@@ -310,9 +310,10 @@ impl RunDriver {
         }
     }
 
-    fn finished(&mut self, answer: Answer) {
+    fn finished(&mut self, mut answer: Answer) {
         let DriverState::Running(running) = std::mem::replace(&mut self.state, DriverState::Done) else { return };
         let (mut attempt_loop, running) = *running;
+        answer.notes.append(&mut attempt_loop.notes);
         let resumption =
             attempt_loop.thread.as_ref().filter(|thread| thread.is_resumable()).map(SessionThread::resumption);
         if resumption.is_some() && !self.named {

@@ -21,6 +21,10 @@ use crate::session::resolve::SessionResolver;
 use crate::start_error::StartError;
 use crate::store_writer::{Recorder, RunEnd, RunStart};
 
+/// Note for a client whose results nothing waits for.
+const GONE_NOTE: &str =
+    "the turn that asked for these results has ended; a new turn was started with the whole conversation";
+
 impl Engine {
     /// Starts a turn: waits for a slot, creates its workspace and starts its CLI. If that fails, the next candidate is
     /// tried.
@@ -157,7 +161,13 @@ impl Engine {
             }
         };
         let reserved = resolver.reserved.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let attempt_loop = AttemptLoop::new(Arc::clone(shared), admitted.models, run, turn, resolved, reserved);
+        let takes_tools =
+            |candidate: &Candidate| candidate.model.backend.program().is_some_and(|cli| cli.takes_tools());
+        let lost = admitted.results == ToolResults::Gone && resolved.candidates.iter().any(takes_tools);
+        let mut attempt_loop = AttemptLoop::new(Arc::clone(shared), admitted.models, run, turn, resolved, reserved);
+        if lost {
+            attempt_loop.notes.push(GONE_NOTE.to_owned());
+        }
         // Also if the client named the session: it may have waited for another turn, or used the provider's id.
         if let Some(thread) = attempt_loop.thread.as_ref().filter(|thread| thread.resumes()) {
             recorder.continues(thread.id(), &attempt_loop.turn);

@@ -25,6 +25,29 @@ pub(crate) struct ClientTools {
     /// The client's names of tools whose offered name differs.
     renamed: HashMap<String, String>,
     digest: [u8; 32],
+    choice: ToolChoice,
+    /// The model may call one tool at a time only.
+    one_at_a_time: bool,
+}
+
+/// Whether the model has to call a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ToolChoice {
+    Auto,
+    Required,
+}
+
+/// The client's choice of a tool.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum WrittenChoice {
+    Word(String),
+    Named { function: NamedFunction },
+}
+
+#[derive(Deserialize)]
+struct NamedFunction {
+    name: String,
 }
 
 #[derive(Deserialize)]
@@ -47,10 +70,16 @@ impl ClientTools {
     /// Reads the tools of a request. `None` if there are none, or if the client forbids their use.
     pub(crate) fn of(options: &Options) -> Result<Option<Arc<Self>>, Failure> {
         let Some(list) = &options.tools else { return Ok(None) };
-        let choice = options.more.iter().find(|(name, _)| *name == "tool_choice").map(|(_, value)| value.as_str());
-        if choice == Some("\"none\"") {
-            return Ok(None);
-        }
+        let member =
+            |wanted: &str| options.more.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.as_str());
+        let choice = member("tool_choice").filter(|choice| *choice != "null").map(serde_json::from_str).transpose();
+        let unknown = |_| refused("`tool_choice` is auto, none, required or the name of a function".to_owned());
+        let (choice, named) = match choice.map_err(unknown)? {
+            Some(WrittenChoice::Word(word)) if word == "none" => return Ok(None),
+            Some(WrittenChoice::Word(word)) if word == "required" => (ToolChoice::Required, None),
+            Some(WrittenChoice::Named { function }) => (ToolChoice::Required, Some(function.name)),
+            Some(WrittenChoice::Word(_)) | None => (ToolChoice::Auto, None),
+        };
         let listed: Vec<Tool> =
             serde_json::from_str(list.as_str()).map_err(|error| refused(format!("`tools` cannot be read: {error}")))?;
         if listed.len() > MAX_TOOLS {
@@ -62,6 +91,9 @@ impl ClientTools {
             else {
                 continue;
             };
+            if named.as_ref().is_some_and(|named| *named != function.name) {
+                continue;
+            }
             let offered = offered_name(&function.name);
             if tools.iter().any(|tool: &OfferedTool| tool.name == offered) {
                 return Err(refused(format!("there are two tools with the name {}", function.name)));
@@ -80,11 +112,35 @@ impl ClientTools {
                 renamed.insert(offered, function.name);
             }
         }
+        if let Some(named) = named.filter(|_| tools.is_empty()) {
+            return Err(refused(format!("`tool_choice` names {named}, which is not among the tools")));
+        }
         if tools.is_empty() {
             return Ok(None);
         }
-        let digest = *blake3::hash(list.as_str().as_bytes()).as_bytes();
-        Ok(Some(Arc::new(Self { tools, renamed, digest })))
+        let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        let digest = *blake3::hash(format!("{}{}", list.as_str(), names.join(",")).as_bytes()).as_bytes();
+        let one_at_a_time = member("parallel_tool_calls") == Some("false");
+        Ok(Some(Arc::new(Self { tools, renamed, digest, choice, one_at_a_time })))
+    }
+
+    /// Whether the model has to call a tool.
+    pub(crate) fn is_required(&self) -> bool {
+        self.choice == ToolChoice::Required
+    }
+
+    /// Whether the client wants one call at a time.
+    pub(crate) fn one_at_a_time(&self) -> bool {
+        self.one_at_a_time
+    }
+
+    /// Instruction for a model that has to call a tool: no CLI can force it.
+    pub(crate) fn instruction(&self) -> Option<String> {
+        let names: Vec<&str> = self.tools.iter().map(|tool| tool.name.as_str()).collect();
+        self.is_required().then(|| match names.as_slice() {
+            [name] => format!("Call the tool {name} before you answer."),
+            names => format!("Call one of these tools before you answer: {}.", names.join(", ")),
+        })
     }
 
     pub(crate) fn tools(&self) -> &[OfferedTool] {
@@ -174,6 +230,22 @@ mod tests {
         assert!(read(json!([function("f")]), none).unwrap().is_none());
         assert!(read(json!([]), Vec::new()).unwrap().is_none());
         assert!(read(json!([{"type": "web_search"}]), Vec::new()).unwrap().is_none());
+    }
+
+    #[test]
+    fn offers_only_the_named_tool() {
+        let choose = |choice: Value| vec![("tool_choice", Json::from(&choice))];
+        let two = || json!([function("f"), function("g")]);
+        let named = read(two(), choose(json!({"type": "function", "function": {"name": "g"}}))).unwrap().unwrap();
+        assert_eq!(named.tools().len(), 1);
+        assert_eq!(named.instruction().as_deref(), Some("Call the tool g before you answer."));
+        let required = read(two(), choose(json!("required"))).unwrap().unwrap();
+        assert_eq!(required.instruction().as_deref(), Some("Call one of these tools before you answer: f, g."));
+        let auto = read(two(), choose(json!("auto"))).unwrap().unwrap();
+        assert_eq!((auto.instruction(), auto.same_as(&required), auto.same_as(&named)), (None, true, false));
+        for wrong in [json!({"type": "function", "function": {"name": "h"}}), json!(7)] {
+            assert_eq!(read(two(), choose(wrong)).unwrap_err().category, Category::Validation);
+        }
     }
 
     #[test]

@@ -37,6 +37,10 @@ pub(crate) struct ToolExchange {
     text: String,
     /// Ids of the client's tools in the output of the process.
     hidden: HashSet<String>,
+    /// Whether the model has called a tool in this turn.
+    called: bool,
+    /// Whether the model was reminded that it has to call a tool.
+    reminded: bool,
     /// Tokens that were reported for the turn so far.
     pub(crate) reported: Usage,
 }
@@ -69,6 +73,8 @@ impl ToolExchange {
             settled_at: None,
             text: String::new(),
             hidden: HashSet::new(),
+            called: false,
+            reminded: false,
             reported: Usage::default(),
         }
     }
@@ -83,9 +89,21 @@ impl ToolExchange {
     }
 
     /// Prepares for another turn of the same process.
-    pub(crate) fn begin_turn(&mut self) {
+    pub(crate) fn begin_turn(&mut self, tools: Arc<ClientTools>) {
+        self.tools = tools;
         self.text.clear();
+        (self.called, self.reminded) = (false, false);
         self.reported = Usage::default();
+    }
+
+    /// Whether the model has ended its turn without a call that the client requires.
+    pub(crate) fn lacks_call(&self) -> bool {
+        self.tools.is_required() && !self.called
+    }
+
+    /// Returns the reminder for a model that has not called a tool. None if it had one already.
+    pub(crate) fn remind(&mut self) -> Option<String> {
+        (self.lacks_call() && !std::mem::replace(&mut self.reminded, true)).then(|| self.tools.instruction())?
     }
 
     /// The next call through the MCP server. Cancel safe.
@@ -168,8 +186,10 @@ impl ToolExchange {
     /// The events with which the run ends: its calls, and an answer that consists of them.
     pub(crate) fn calls(&mut self, prompt: &str) -> Vec<Event> {
         self.settled_at = None;
-        self.announced = self.waiting.len();
-        let calls: Vec<ToolCall> = self.waiting.iter().map(|waiting| waiting.call.clone()).collect();
+        self.called = true;
+        self.announced = if self.tools.one_at_a_time() { 1 } else { self.waiting.len() };
+        let calls: Vec<ToolCall> =
+            self.waiting.iter().take(self.announced).map(|waiting| waiting.call.clone()).collect();
         let mut events: Vec<Event> = (0..)
             .zip(&calls)
             .map(|(index, call)| Event::ToolCall {
@@ -202,7 +222,11 @@ impl ToolExchange {
                 }
             }
         };
-        self.waiting.drain(..std::mem::take(&mut self.announced)).filter_map(answer).collect()
+        let answered = self.waiting.drain(..std::mem::take(&mut self.announced)).filter_map(answer).collect();
+        if !self.waiting.is_empty() {
+            self.settled_at = Some(Instant::now());
+        }
+        answered
     }
 }
 

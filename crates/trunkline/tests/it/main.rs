@@ -26,6 +26,7 @@ mod chaos;
 mod chat_content;
 mod chat_page;
 mod check;
+mod client_tools;
 mod commands;
 mod completions;
 mod config;

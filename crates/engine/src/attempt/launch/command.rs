@@ -110,7 +110,7 @@ impl Launch<'_> {
     ) -> Result<BootSpec, Failure> {
         let Some((live, tools)) = self.provider.live.as_ref().and_then(|live| Some((live, live.tools.as_ref()?)))
         else {
-            let message = format!("{} cannot use tools of the client", self.provider.name);
+            let message = format!("the own tools of {} cannot be switched off", self.provider.name);
             return Err(Failure::new(Category::Validation, message));
         };
         let mut live = live.clone();
