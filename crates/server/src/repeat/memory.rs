@@ -9,8 +9,12 @@ use trunkline_wire::error::ApiError;
 /// Age of the oldest request that can be repeated.
 const MAX_AGE: Duration = Duration::from_mins(15);
 
-/// Time in which a failure that a repetition cannot cure is answered without another run.
-const FAILURE_AGE: Duration = Duration::from_secs(30);
+/// Time after a failure that a repetition cannot cure, or after its last repetition, in which a repetition is answered without
+/// another run. A client that asks less often does so on purpose.
+const FAILURE_PAUSE: Duration = Duration::from_secs(30);
+
+/// Maximum age of such a failure. Some clients repeat a request for minutes, at intervals of up to 20 seconds.
+const MAX_FAILURE_AGE: Duration = Duration::from_mins(5);
 
 /// Maximum number of requests. The oldest are forgotten first.
 const MAX_REQUESTS: usize = 4096;
@@ -48,8 +52,37 @@ pub(super) enum RequestOutcome {
     Answered,
     /// The client got an error.
     Failed,
-    /// The client got an error that a repetition cannot cure, at this time.
-    FailedForGood(Box<ApiError>, Instant),
+    /// The client got an error that a repetition cannot cure.
+    FailedForGood(RememberedFailure),
+}
+
+/// A failure that a repetition cannot cure.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct RememberedFailure {
+    error: Box<ApiError>,
+    failed_at: Instant,
+    /// Time of the last repetition, or of the failure itself.
+    last_asked: Instant,
+}
+
+impl RememberedFailure {
+    pub(super) fn new(error: &ApiError, now: Instant) -> Self {
+        Self { error: Box::new(error.clone()), failed_at: now, last_asked: now }
+    }
+
+    /// The time at which the same request runs again, if it is not repeated before.
+    fn expires(&self) -> Instant {
+        (self.last_asked + FAILURE_PAUSE).min(self.failed_at + MAX_FAILURE_AGE)
+    }
+
+    /// Answers a repetition, which prolongs the memory. `None` if the memory is over.
+    fn repeat(&mut self, now: Instant) -> Option<Box<ApiError>> {
+        if now > self.expires() {
+            return None;
+        }
+        self.last_asked = now;
+        Some(remembered(&self.error, self.expires().duration_since(now)))
+    }
 }
 
 /// An earlier request that the present one repeats.
@@ -63,22 +96,16 @@ pub(crate) enum EarlierRequest {
 
 impl RequestMemory {
     /// Finds the request that this one repeats. `is_retry`: the client says that it repeats a request.
-    pub(super) fn find(&self, digest: &RequestDigest, is_retry: bool, now: Instant) -> Option<EarlierRequest> {
-        let earlier = self.by_digest.get(digest).filter(|earlier| now.duration_since(earlier.begun) <= MAX_AGE)?;
-        match &earlier.outcome {
-            RequestOutcome::FailedForGood(error, at) if now.duration_since(*at) <= FAILURE_AGE => {
-                let left = FAILURE_AGE.saturating_sub(now.duration_since(*at));
-                Some(EarlierRequest::Failure(remembered(error, left)))
-            }
+    pub(super) fn find(&mut self, digest: &RequestDigest, is_retry: bool, now: Instant) -> Option<EarlierRequest> {
+        let earlier = self.by_digest.get_mut(digest).filter(|earlier| now.duration_since(earlier.begun) <= MAX_AGE)?;
+        match &mut earlier.outcome {
+            RequestOutcome::FailedForGood(failure) => failure.repeat(now).map(EarlierRequest::Failure),
             RequestOutcome::Abandoned => Some(EarlierRequest::Run(earlier.run.clone())),
             RequestOutcome::Waiting | RequestOutcome::Answered if is_retry => {
                 Some(EarlierRequest::Run(earlier.run.clone()))
             }
             // Two equal requests on purpose, or one that has failed and is tried again.
-            RequestOutcome::Waiting
-            | RequestOutcome::Answered
-            | RequestOutcome::Failed
-            | RequestOutcome::FailedForGood(..) => None,
+            RequestOutcome::Waiting | RequestOutcome::Answered | RequestOutcome::Failed => None,
         }
     }
 
@@ -114,7 +141,9 @@ impl RequestMemory {
 fn remembered(error: &ApiError, left: Duration) -> Box<ApiError> {
     let mut error = error.clone();
     let seconds = left.as_secs_f64().ceil();
-    let note = format!("the same request failed just now, and will run again in {seconds} s; any other runs at once");
+    let note = format!(
+        "the same request failed just now, and runs again after {seconds} s without it; any other runs at once"
+    );
     error.hint = Some(match error.hint.take() {
         Some(hint) => format!("{hint} ({note})").into(),
         None => note.into(),
@@ -134,16 +163,17 @@ mod tests {
 
     #[test]
     fn request_joins_the_run_of_the_one_that_it_repeats() {
-        let incurable = || RequestOutcome::FailedForGood(Box::new(ApiError::stopping()), Instant::now());
-        let again = Some(EarlierRequest::Failure(remembered(&ApiError::stopping(), FAILURE_AGE)));
+        let start = Instant::now();
+        let incurable = RequestOutcome::FailedForGood(RememberedFailure::new(&ApiError::stopping(), start));
+        let again = Some(EarlierRequest::Failure(remembered(&ApiError::stopping(), FAILURE_PAUSE)));
         for (outcome, deliberate, retry) in [
             (RequestOutcome::Waiting, None, joined("a")),
             (RequestOutcome::Abandoned, joined("a"), joined("a")),
             (RequestOutcome::Answered, None, joined("a")),
             (RequestOutcome::Failed, None, None),
-            (incurable(), again.clone(), again),
+            (incurable, again.clone(), again),
         ] {
-            let (mut memory, now) = (RequestMemory::default(), Instant::now());
+            let (mut memory, now) = (RequestMemory::default(), start);
             memory.begin(ONE, "a", now);
             memory.end(&ONE, "a", outcome.clone());
             assert_eq!(memory.find(&ONE, false, now), deliberate, "{outcome:?}");
@@ -153,13 +183,53 @@ mod tests {
         }
     }
 
-    #[test]
-    fn failure_is_repeated_for_a_short_time_only() {
-        let (mut memory, now) = (RequestMemory::default(), Instant::now());
+    /// A memory with a failure at this time.
+    fn failed(now: Instant) -> RequestMemory {
+        let mut memory = RequestMemory::default();
         memory.begin(ONE, "a", now);
-        memory.end(&ONE, "a", RequestOutcome::FailedForGood(Box::new(ApiError::stopping()), now));
-        assert!(memory.find(&ONE, false, now + FAILURE_AGE).is_some());
-        assert_eq!(memory.find(&ONE, true, now + FAILURE_AGE + Duration::from_millis(1)), None);
+        memory.end(&ONE, "a", RequestOutcome::FailedForGood(RememberedFailure::new(&ApiError::stopping(), now)));
+        memory
+    }
+
+    #[test]
+    fn failure_is_forgotten_after_a_pause_without_a_repetition() {
+        let (start, moment) = (Instant::now(), Duration::from_millis(1));
+        assert!(failed(start).find(&ONE, false, start + FAILURE_PAUSE).is_some());
+        assert_eq!(failed(start).find(&ONE, true, start + FAILURE_PAUSE + moment), None);
+
+        let mut memory = failed(start);
+        let repeated = start + FAILURE_PAUSE;
+        assert!(memory.find(&ONE, false, repeated).is_some());
+        assert_eq!(memory.find(&[2; 32], false, repeated), None, "another body runs at once");
+        assert!(memory.find(&ONE, false, repeated + FAILURE_PAUSE).is_some(), "prolonged");
+        assert_eq!(memory.find(&ONE, false, repeated + FAILURE_PAUSE * 2 + moment), None);
+    }
+
+    #[test]
+    fn failure_is_forgotten_after_five_minutes_however_often_it_is_repeated() {
+        let start = Instant::now();
+        let mut memory = failed(start);
+        let interval = Duration::from_secs(10);
+        let answered = (1..).map(|number| start + interval * number);
+        let answered = answered.take_while(|now| memory.find(&ONE, true, *now).is_some()).count();
+        assert_eq!(interval * u32::try_from(answered).unwrap(), MAX_FAILURE_AGE);
+    }
+
+    #[test]
+    fn hint_names_the_time_until_the_request_runs_again() {
+        let start = Instant::now();
+        let mut memory = failed(start);
+        for (seconds, left) in [(20, "30 s"), (45, "30 s"), (70, "30 s")] {
+            let found = memory.find(&ONE, false, start + Duration::from_secs(seconds));
+            let Some(EarlierRequest::Failure(error)) = found else { panic!("{found:?}") };
+            assert!(error.hint.as_deref().is_some_and(|hint| hint.contains(left)), "{error:?}");
+        }
+        for seconds in (90..=280).step_by(10) {
+            assert!(memory.find(&ONE, false, start + Duration::from_secs(seconds)).is_some(), "{seconds}");
+        }
+        let found = memory.find(&ONE, false, start + Duration::from_secs(290));
+        let Some(EarlierRequest::Failure(error)) = found else { panic!("{found:?}") };
+        assert!(error.hint.as_deref().is_some_and(|hint| hint.contains("10 s")), "{error:?}");
     }
 
     #[test]

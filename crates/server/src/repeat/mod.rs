@@ -26,7 +26,7 @@ use trunkline_wire::error::ApiError;
 use crate::admission::{self, SESSION_HEADER};
 
 pub(crate) use self::memory::EarlierRequest;
-use self::memory::{RequestDigest, RequestMemory, RequestOutcome};
+use self::memory::{RememberedFailure, RequestDigest, RequestMemory, RequestOutcome};
 pub(crate) use self::tracked_body::track;
 
 /// Recent requests of all clients.
@@ -104,7 +104,7 @@ impl PendingRequest {
     /// The client gets an error.
     fn failed(&mut self, error: &ApiError) {
         self.outcome = if is_incurable(error) {
-            RequestOutcome::FailedForGood(Box::new(error.clone()), Instant::now())
+            RequestOutcome::FailedForGood(RememberedFailure::new(error, Instant::now()))
         } else {
             RequestOutcome::Failed
         };
