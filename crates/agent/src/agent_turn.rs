@@ -165,7 +165,7 @@ impl AgentTurn {
         let turn = Turn { messages, options, shown: AnswerTiming::AsItComes, ..Turn::default() };
         let body = upstream::request(&turn, Some(system), model.as_deref());
         let patience = UpstreamTimeouts { total: MAX_ANSWER_DURATION, silence: *silence };
-        upstream.call(llm, body, &[], patience, texts.join("\n"))
+        upstream.call(llm, body, &[], patience, texts.join("\n").into())
     }
 
     fn handle(&mut self, event: Event) {

@@ -129,6 +129,21 @@ pub struct Answer {
     /// Members of the request that had no effect on the model that answered, by their wire names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<String>,
+    /// Further answers to the same request, if the client asked for several. Only HTTP upstreams give them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<Alternative>,
+}
+
+/// One of several answers that an upstream gave to the same request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alternative {
+    pub content: String,
+    pub finish: Finish,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<ToolCall>,
+    /// JSON text, as in [`Answer::logprobs`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logprobs: Option<String>,
 }
 
 impl Answer {
@@ -144,6 +159,7 @@ impl Answer {
             logprobs: None,
             notes: Vec::new(),
             ignored: Vec::new(),
+            alternatives: Vec::new(),
         }
     }
 }

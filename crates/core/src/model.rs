@@ -207,6 +207,15 @@ impl Backend {
         }
     }
 
+    /// Whether a turn may ask for several answers.
+    #[must_use]
+    pub fn gives_choices(&self) -> bool {
+        match self {
+            Self::Api(_) => true,
+            Self::Program(_) | Self::Agent(_) => false,
+        }
+    }
+
     /// Whether sessions can be resumed.
     #[must_use]
     pub fn resumes(&self) -> bool {

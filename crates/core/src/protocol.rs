@@ -105,6 +105,7 @@ mod tests {
             temperature: serde_json::Number::from_f64(0.7),
             top_p: serde_json::Number::from_f64(0.9),
             tools: Some(raw(&json!([]))),
+            choices: None,
             metadata: vec![("task_id".into(), raw(&json!("abc123"))), ("user_id".into(), raw(&json!("user456")))],
             more: Vec::new(),
         };

@@ -147,6 +147,8 @@ pub struct Options {
     pub top_p: Option<serde_json::Number>,
     /// Functions that the client offers to call itself, as the client sent them.
     pub tools: Option<Json>,
+    /// Number of answers, if the client asked for more than one.
+    pub choices: Option<u32>,
     /// Metadata that the client attached to the request.
     pub metadata: Vec<(String, Json)>,
     /// Other members of the request by their wire names, for an upstream with the same API dialect.

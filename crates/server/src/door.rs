@@ -46,6 +46,11 @@ pub trait Door: Send + Sync + 'static {
         true
     }
 
+    /// Whether a provider behind this name can give several answers to one request. True for an unknown name.
+    fn gives_choices(&self, _model: &str) -> bool {
+        true
+    }
+
     /// Reason why the state folder takes no writes; `None` while it does.
     fn storage_trouble(&self) -> impl Future<Output = Option<String>> + Send {
         std::future::ready(None)
@@ -248,6 +253,10 @@ impl Door for Engine {
 
     fn keeps_sessions(&self, model: &str) -> bool {
         Self::models(self).keeps_sessions(model)
+    }
+
+    fn gives_choices(&self, model: &str) -> bool {
+        Self::models(self).gives_choices(model)
     }
 
     async fn storage_trouble(&self) -> Option<String> {

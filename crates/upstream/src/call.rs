@@ -12,7 +12,7 @@ use trunkline_core::failure::{Category, Failure, FailureRule};
 use trunkline_wire::upstream::UpstreamReader;
 
 use crate::address::Address;
-use crate::client::{Upstream, UpstreamTimeouts, deadline, refused};
+use crate::client::{RequestFacts, Upstream, UpstreamTimeouts, deadline, refused};
 use crate::fault;
 
 /// Time that a complete answer waits for its usage and its end mark: some servers never send them.
@@ -53,13 +53,13 @@ impl UpstreamCall {
         body: Vec<u8>,
         rules: &[FailureRule],
         timeouts: UpstreamTimeouts,
-        prompt: String,
+        facts: RequestFacts,
     ) -> Self {
         let address = Address::new(api, &["chat", "completions"]);
         let rules = rules.to_vec();
         let first = async move {
             match address {
-                Ok(address) => send(upstream, address, body, rules, timeouts, prompt).await,
+                Ok(address) => send(upstream, address, body, rules, timeouts, facts).await,
                 Err(failure) => failed(failure),
             }
         };
@@ -86,7 +86,7 @@ async fn send(
     body: Vec<u8>,
     rules: Vec<FailureRule>,
     timeouts: UpstreamTimeouts,
-    prompt: String,
+    facts: RequestFacts,
 ) -> CallProgress {
     let until = deadline(timeouts.total);
     let request = match upstream.post(&address, body) {
@@ -101,7 +101,7 @@ async fn send(
             failed(address.for_display(failure))
         }
         Ok(Ok(response)) => {
-            let reader = UpstreamReader::new(&rules);
+            let reader = UpstreamReader::new(&rules).choices_wanted(facts.choices);
             CallProgress {
                 events: Vec::new(),
                 answer: Some(OpenAnswer {
@@ -110,7 +110,7 @@ async fn send(
                     reader,
                     deadline: until,
                     silence: timeouts.silence,
-                    prompt,
+                    prompt: facts.prompt,
                     finishing: false,
                 }),
             }

@@ -43,6 +43,22 @@ impl UpstreamTimeouts {
     }
 }
 
+/// Facts about a request that its answer is read with.
+#[derive(Debug, Clone)]
+pub struct RequestFacts {
+    /// Texts of the request, for an estimate if the upstream reports no usage.
+    pub prompt: String,
+    /// Number of choices that the request asks for.
+    pub choices: u32,
+}
+
+impl From<String> for RequestFacts {
+    /// A request for one choice.
+    fn from(prompt: String) -> Self {
+        Self { prompt, choices: 1 }
+    }
+}
+
 /// Calls upstreams. Cheap to clone: clones share their connections. Costs next to nothing until its first use.
 #[derive(Debug, Clone, Default)]
 pub struct Upstream {
@@ -75,9 +91,9 @@ impl Upstream {
         body: Vec<u8>,
         rules: &[FailureRule],
         timeouts: UpstreamTimeouts,
-        prompt: String,
+        facts: RequestFacts,
     ) -> UpstreamCall {
-        UpstreamCall::new(self.clone(), api, body, rules, timeouts, prompt)
+        UpstreamCall::new(self.clone(), api, body, rules, timeouts, facts)
     }
 
     /// Counts the models that the upstream lists: a free check that it is reachable and accepts the key.

@@ -12,7 +12,7 @@
 //! let api = Api { name: "ollama".into(), base_url: "http://localhost:11434/v1".into(), key: None };
 //! let body = trunkline_wire::upstream::request(&Turn::default(), None, Some("llama3.2"));
 //! let timeouts = UpstreamTimeouts::in_all(Duration::from_secs(120));
-//! let mut call = Upstream::new().call(&api, body, &[], timeouts, "the prompt".into());
+//! let mut call = Upstream::new().call(&api, body, &[], timeouts, String::from("the prompt").into());
 //! while let Some(event) = call.next().await {
 //!     println!("{event:?}");
 //! }
@@ -20,7 +20,7 @@
 //! ```
 
 pub use call::UpstreamCall;
-pub use client::{Upstream, UpstreamTimeouts};
+pub use client::{RequestFacts, Upstream, UpstreamTimeouts};
 
 mod address;
 mod call;

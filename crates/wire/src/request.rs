@@ -22,6 +22,7 @@ const MAX_SESSION_BYTES: usize = 256;
 const MAX_USER_BYTES: usize = 1024;
 const MAX_MODEL_BYTES: usize = 256;
 const MAX_TOOLS: usize = 4096;
+const MAX_CHOICES: u32 = 128;
 
 /// Accepts base64 with and without padding, because clients differ.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -102,15 +103,16 @@ impl ChatRequest {
             temperature: self.temperature.take(),
             top_p: self.top_p.take(),
             tools: self.tools.take().map(Json::from),
+            choices: self.n.and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 1),
             metadata: self.metadata.as_mut().map(|metadata| std::mem::take(&mut metadata.entries)).unwrap_or_default(),
             more: more.into_iter().filter_map(|(name, raw)| Some((name, raw?.into()))).collect(),
         }
     }
 
     fn reject_unsupported_options(&self) -> Result<(), ApiError> {
-        if self.n.is_some_and(|n| n != 1) {
-            let message = "a run gives one answer, also on an HTTP upstream: only n = 1 is supported";
-            return Err(ApiError::unsupported("n", message).hint("send the request n times"));
+        if self.n.is_some_and(|n| n < 1 || n > MAX_CHOICES.into()) {
+            let message = format!("`n` is a number from 1 to {MAX_CHOICES}");
+            return Err(ApiError::invalid("invalid_value", message).about("n"));
         }
         if self.modalities.as_ref().is_some_and(|wanted| wanted.0.iter().any(|modality| modality != "text")) {
             return Err(ApiError::unsupported("modalities", "agents answer in text only"));

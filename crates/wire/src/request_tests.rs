@@ -121,7 +121,9 @@ fn error_names_the_rejected_member() {
 #[test]
 fn case_13_parameters_that_change_the_answer_are_rejected() {
     for (member, value, refused) in [
-        ("n", json!(2), true),
+        ("n", json!(2), false),
+        ("n", json!(128), false),
+        ("n", json!(129), true),
         ("n", json!(0), true),
         ("n", json!(1), false),
         ("modalities", json!(["text", "audio"]), true),

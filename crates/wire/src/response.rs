@@ -1,6 +1,8 @@
 //! Conversion of events into one complete response.
 
-use trunkline_core::event::{Answer, Attempted, Event, Finish, Receipt, Resumption, SessionId, ToolCall, Usage};
+use trunkline_core::event::{
+    Alternative, Answer, Attempted, Event, Finish, Receipt, Resumption, SessionId, ToolCall, Usage,
+};
 
 use crate::chat::{
     AssistantMessage, AttemptObject, CallFormat, CalledFunction, ChatResponse, Choice, Extension, FinishReason,
@@ -83,14 +85,25 @@ impl Trace {
 /// Builds the complete response to a turn that ended with `answer`.
 #[must_use]
 pub fn whole(head: Head, trace: &Trace, answer: Answer) -> ChatResponse {
-    let usage_estimated = answer.usage.estimated;
-    let Answer { metadata, notes, ignored, .. } = answer;
-    let trunkline = Extension { usage_estimated, metadata, notes, ignored, ..trace.extension(None) };
+    let Answer { content, usage, finish, calls, metadata, logprobs, notes, ignored, alternatives } = answer;
+    let trunkline = Extension { usage_estimated: usage.estimated, metadata, notes, ignored, ..trace.extension(None) };
+    let choices = std::iter::once(Alternative { content, finish, calls, logprobs }).chain(alternatives);
+    let choices = (0..).zip(choices).map(|(index, answer)| choice(index, answer, head.calls)).collect();
+    ChatResponse {
+        id: head.id,
+        object: "chat.completion".to_owned(),
+        created: head.created,
+        model: head.model,
+        choices,
+        usage: usage.into(),
+        trunkline,
+    }
+}
+
+fn choice(index: u32, answer: Alternative, format: CallFormat) -> Choice {
     let only_calls = answer.content.is_empty() && !answer.calls.is_empty();
-    let (finish_reason, logprobs) =
-        (FinishReason::of(answer.finish, head.calls), answer.logprobs.and_then(Logprobs::new));
     let mut calls = answer.calls.into_iter().map(MessageCall::from);
-    let (tool_calls, function_call) = match head.calls {
+    let (tool_calls, function_call) = match format {
         CallFormat::ToolCalls => (calls.collect(), None),
         CallFormat::FunctionCall => (Vec::new(), calls.next().map(|call| call.function)),
     };
@@ -101,15 +114,8 @@ pub fn whole(head: Head, trace: &Trace, answer: Answer) -> ChatResponse {
         tool_calls,
         function_call,
     };
-    ChatResponse {
-        id: head.id,
-        object: "chat.completion".to_owned(),
-        created: head.created,
-        model: head.model,
-        choices: vec![Choice { index: 0, message, finish_reason, logprobs }],
-        usage: answer.usage.into(),
-        trunkline,
-    }
+    let finish_reason = FinishReason::of(answer.finish, format);
+    Choice { index, message, finish_reason, logprobs: answer.logprobs.and_then(Logprobs::new) }
 }
 
 impl From<&Attempted> for AttemptObject {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use trunkline_core::event::{Answer, Event};
+use trunkline_core::event::{Alternative, Answer, Event, Finish};
 use trunkline_core::secret::Secrets;
 
 use crate::chat::{CallFormat, ChatChunk, ChunkChoice, Delta, FinishReason, Logprobs, TokenCounts};
@@ -19,6 +19,8 @@ use crate::sse;
 pub struct Chunks {
     pub trace: Trace,
     head: Head,
+    /// Index of the choice.
+    index: u32,
     usage: UsageChunk,
     secrets: Arc<Secrets>,
     /// Frame prefix, from `data: {` to the first member of the delta.
@@ -61,13 +63,19 @@ enum DeltaMember {
 impl Chunks {
     #[must_use]
     pub fn new(head: Head, usage: UsageChunk, secrets: Arc<Secrets>) -> Self {
+        Self::of_choice(0, head, usage, secrets)
+    }
+
+    fn of_choice(index: u32, head: Head, usage: UsageChunk, secrets: Arc<Secrets>) -> Self {
         let mut before = b"data: {\"id\":".to_vec();
         json(&mut before, &head.id);
         before.extend_from_slice(b",\"object\":\"chat.completion.chunk\",\"created\":");
         json(&mut before, &head.created);
         before.extend_from_slice(b",\"model\":");
         json(&mut before, &head.model);
-        before.extend_from_slice(b",\"choices\":[{\"index\":0,\"delta\":{");
+        before.extend_from_slice(b",\"choices\":[{\"index\":");
+        json(&mut before, &index);
+        before.extend_from_slice(b",\"delta\":{");
         let after: &[u8] = match usage {
             UsageChunk::Wanted => b"},\"finish_reason\":null,\"logprobs\":null}],\"usage\":null}\n\n",
             UsageChunk::No => b"},\"finish_reason\":null,\"logprobs\":null}]}\n\n",
@@ -75,6 +83,7 @@ impl Chunks {
         Self {
             trace: Trace::default(),
             head,
+            index,
             usage,
             secrets,
             before,
@@ -169,13 +178,11 @@ impl Chunks {
         if let Some(late) = self.narration.missing(answer) {
             self.delta(DeltaMember::Content, &late, out);
         }
-        let mut last = self.chunk(vec![ChunkChoice {
-            index: 0,
-            delta: Delta::default(),
-            finish_reason: Some(FinishReason::of(answer.finish, self.head.calls)),
-            logprobs: answer.logprobs.clone().and_then(Logprobs::new),
-        }]);
-        last.usage = (self.usage == UsageChunk::Wanted).then_some(None);
+        for (index, alternative) in (1..).zip(&answer.alternatives) {
+            Self::of_choice(index, self.head.clone(), self.usage, Arc::clone(&self.secrets))
+                .alternative(alternative, out);
+        }
+        let mut last = self.last_chunk(answer.finish, answer.logprobs.as_ref());
         last.trunkline = Some(self.trace.extension(Some(answer)));
         frame(&last, out);
         if self.usage == UsageChunk::Wanted {
@@ -183,6 +190,30 @@ impl Chunks {
             frame(&ChatChunk { usage, ..self.chunk(Vec::new()) }, out);
         }
         out.extend_from_slice(sse::DONE);
+    }
+
+    /// Appends all frames of a choice that has no events of its own.
+    fn alternative(&mut self, answer: &Alternative, out: &mut Vec<u8>) {
+        self.send_role(out);
+        if !answer.content.is_empty() {
+            self.delta(DeltaMember::Content, &answer.content, out);
+        }
+        for (index, call) in (0..).zip(&answer.calls) {
+            self.call(index, Some(&call.id), Some(&call.name), &call.arguments, out);
+        }
+        frame(&self.last_chunk(answer.finish, answer.logprobs.as_ref()), out);
+    }
+
+    /// The chunk that ends the choice.
+    fn last_chunk(&self, finish: Finish, logprobs: Option<&String>) -> ChatChunk {
+        let choice = ChunkChoice {
+            index: self.index,
+            delta: Delta::default(),
+            finish_reason: Some(FinishReason::of(finish, self.head.calls)),
+            logprobs: logprobs.cloned().and_then(Logprobs::new),
+        };
+        let usage = (self.usage == UsageChunk::Wanted).then_some(None);
+        ChatChunk { usage, ..self.chunk(vec![choice]) }
     }
 
     fn chunk(&self, choices: Vec<ChunkChoice>) -> ChatChunk {

@@ -255,3 +255,54 @@ fn calls_and_log_probabilities_have_the_format_that_the_client_asked_for() {
     assert_eq!((&choice["message"].get("tool_calls"), &choice["finish_reason"]), (&None, &json!("function_call")));
     assert_eq!(choice["logprobs"], last["logprobs"]);
 }
+
+#[test]
+fn alternatives_are_choices_of_their_own_whole_and_streamed() {
+    let call = ToolCall { id: "c".into(), name: "f".into(), arguments: "{}".into() };
+    let logprobs = r#"{"content":[],"refusal":null}"#;
+    let alternatives = vec![
+        Alternative { content: "b".into(), finish: Finish::Length, calls: vec![], logprobs: Some(logprobs.into()) },
+        Alternative { content: String::new(), finish: Finish::ToolCalls, calls: vec![call], logprobs: None },
+    ];
+    let answer = Answer { alternatives, ..Answer::new("a", Usage::default(), Finish::Stop) };
+    let head = Head { id: "cmpl-1".into(), created: 7, model: "m".into(), calls: CallFormat::ToolCalls };
+    let (mut chunks, mut out) = (Chunks::new(head.clone(), UsageChunk::Wanted, Arc::default()), Vec::new());
+    for event in [Event::Text { delta: "a".into() }, Event::Finished(answer.clone())] {
+        chunks.push(&event, &mut out);
+    }
+    let frames = sse::SseDecoder::default().push(&out);
+    let frames: Vec<Value> = frames.iter().filter_map(|frame| serde_json::from_str(frame).ok()).collect();
+    let step = |index: u32, delta: Value, finish: Value, logprobs: Value| json!([{"index": index, "delta": delta, "finish_reason": finish, "logprobs": logprobs}]);
+    let role = || json!({"role": "assistant", "content": ""});
+    let (open, none) = (Value::Null, Value::Null);
+    let tool = json!({"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let expected = [
+        step(0, role(), open.clone(), none.clone()),
+        step(0, json!({"content": "a"}), open.clone(), none.clone()),
+        step(1, role(), open.clone(), none.clone()),
+        step(1, json!({"content": "b"}), open.clone(), none.clone()),
+        step(1, json!({}), json!("length"), json!({"content": [], "refusal": null})),
+        step(2, role(), open.clone(), none.clone()),
+        step(2, json!({"tool_calls": [tool]}), open, none.clone()),
+        step(2, json!({}), json!("tool_calls"), none.clone()),
+        step(0, json!({}), json!("stop"), none),
+        json!([]),
+    ];
+    let choices: Vec<&Value> = frames.iter().map(|frame| &frame["choices"]).collect();
+    assert_eq!(choices, expected.iter().collect::<Vec<_>>());
+    assert!(frames[..9].iter().all(|frame| frame["usage"].is_null() && frame.get("usage").is_some()), "{frames:?}");
+
+    let whole = serde_json::to_value(crate::response::whole(head, &Trace::default(), answer)).unwrap();
+    let summary: Vec<(&Value, &Value, &Value)> = whole["choices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|choice| (&choice["index"], &choice["message"]["content"], &choice["finish_reason"]))
+        .collect();
+    let expected = [
+        (&json!(0), &json!("a"), &json!("stop")),
+        (&json!(1), &json!("b"), &json!("length")),
+        (&json!(2), &Value::Null, &json!("tool_calls")),
+    ];
+    assert_eq!(summary, expected);
+}

@@ -11,6 +11,7 @@ pub use reader::UpstreamReader;
 pub use request::{FUNCTIONS, NEWER_LIMIT, request};
 
 mod calls;
+mod choice;
 mod chunk;
 mod embeddings;
 mod failure;

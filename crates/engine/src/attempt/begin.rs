@@ -9,7 +9,7 @@ use trunkline_core::model::{Backend, Model};
 use trunkline_core::prompt::{self, Prompt};
 use trunkline_core::turn::{OwnTools, Turn};
 use trunkline_process::RunningProcess;
-use trunkline_upstream::{UpstreamCall, UpstreamTimeouts};
+use trunkline_upstream::{RequestFacts, UpstreamCall, UpstreamTimeouts};
 use trunkline_wire::upstream;
 
 use crate::admission::Permit;
@@ -134,5 +134,6 @@ fn call(shared: &Shared, api: &Api, turn: &Turn, model: &Model) -> Result<Upstre
     let turn = bounded(turn, model);
     let body = upstream::request(&turn, standing.as_deref(), model.upstream.as_deref());
     let asked: Vec<String> = turn.messages.iter().map(prompt::message_text).collect();
-    Ok(shared.upstream.call(api, body, &[], UpstreamTimeouts::in_all(model.limits.total), asked.join("\n")))
+    let facts = RequestFacts { prompt: asked.join("\n"), choices: turn.options.choices.unwrap_or(1) };
+    Ok(shared.upstream.call(api, body, &[], UpstreamTimeouts::in_all(model.limits.total), facts))
 }

@@ -215,6 +215,13 @@ impl Models {
         Some(ModelAbilities { provider, tools, images, reasoning })
     }
 
+    /// Whether a provider behind this name can give several answers to one request. True for an unknown name, which is refused
+    /// elsewhere.
+    pub fn gives_choices(&self, name: &str) -> bool {
+        let candidates = self.candidates(self.alias(name).map_or(name, |alias| alias.target.as_str()));
+        candidates.is_none_or(|candidates| candidates.iter().any(|candidate| candidate.model.backend.gives_choices()))
+    }
+
     /// Whether a provider behind this name keeps sessions. True for an unknown name, which is refused elsewhere.
     pub fn keeps_sessions(&self, name: &str) -> bool {
         let candidates = self.candidates(name);

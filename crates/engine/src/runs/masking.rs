@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use trunkline_core::event::{Answer, Attempted, Event, Receipt, SessionId, ToolCall};
+use trunkline_core::event::{Alternative, Answer, Attempted, Event, Receipt, SessionId, ToolCall};
 use trunkline_core::failure::Failure;
 use trunkline_core::secret::Secrets;
 
@@ -20,13 +20,23 @@ pub(crate) fn masked_whole<'a>(event: &'a Event, secrets: &Secrets) -> Cow<'a, E
         Event::Started { .. } | Event::Workspace(_) | Event::Attempted(_) => Cow::Borrowed(event),
         // Usually there is nothing to mask.
         Event::Text { delta } | Event::Thinking { delta } if !secrets.may_be_in(delta) => Cow::Borrowed(event),
-        Event::Finished(Answer { content, usage: _, finish: _, calls, metadata, logprobs, notes, ignored })
-            if calls.is_empty()
-                && logprobs.is_none()
-                && notes.is_empty()
-                && ignored.is_empty()
-                && !secrets.may_be_in(content)
-                && !metadata.values().any(|value| may_be_in(secrets, value)) =>
+        Event::Finished(Answer {
+            content,
+            usage: _,
+            finish: _,
+            calls,
+            metadata,
+            logprobs,
+            notes,
+            ignored,
+            alternatives,
+        }) if calls.is_empty()
+            && logprobs.is_none()
+            && notes.is_empty()
+            && ignored.is_empty()
+            && alternatives.is_empty()
+            && !secrets.may_be_in(content)
+            && !metadata.values().any(|value| may_be_in(secrets, value)) =>
         {
             Cow::Borrowed(event)
         }
@@ -103,23 +113,42 @@ impl EventMask<'_> {
     }
 
     fn answer(&self, answer: &Answer) -> Answer {
-        let Answer { content, usage, finish, calls, metadata, logprobs, notes, ignored } = answer;
+        let Answer { content, usage, finish, calls, metadata, logprobs, notes, ignored, alternatives } = answer;
+        Answer {
+            content: self.text(content),
+            usage: *usage,
+            finish: *finish,
+            calls: self.calls(calls),
+            metadata: self.members(metadata),
+            logprobs: self.logprobs(content, logprobs),
+            notes: notes.iter().map(|note| self.text(note)).collect(),
+            ignored: ignored.iter().map(|member| self.text(member)).collect(),
+            alternatives: alternatives.iter().map(|alternative| self.alternative(alternative)).collect(),
+        }
+    }
+
+    fn alternative(&self, Alternative { content, finish, calls, logprobs }: &Alternative) -> Alternative {
+        Alternative {
+            content: self.text(content),
+            finish: *finish,
+            calls: self.calls(calls),
+            logprobs: self.logprobs(content, logprobs),
+        }
+    }
+
+    fn calls(&self, calls: &[ToolCall]) -> Vec<ToolCall> {
         let call = |ToolCall { id, name, arguments }: &ToolCall| ToolCall {
             id: self.text(id),
             name: self.text(name),
             arguments: self.text(arguments),
         };
-        Answer {
-            content: self.text(content),
-            usage: *usage,
-            finish: *finish,
-            calls: calls.iter().map(call).collect(),
-            metadata: self.members(metadata),
-            // A secret may be split into tokens here, where a mask of strings would miss it. JSON cannot be cut either.
-            logprobs: logprobs.clone().filter(|json| self.text(content) == *content && self.text(json) == *json),
-            notes: notes.iter().map(|note| self.text(note)).collect(),
-            ignored: ignored.iter().map(|member| self.text(member)).collect(),
-        }
+        calls.iter().map(call).collect()
+    }
+
+    /// Keeps log probabilities only if nothing in them or in their text is masked or cut. A secret may be split into tokens
+    /// here, where a mask of strings would miss it, and JSON cannot be cut.
+    fn logprobs(&self, content: &str, logprobs: &Option<String>) -> Option<String> {
+        logprobs.clone().filter(|json| self.text(content) == *content && self.text(json) == *json)
     }
 
     fn attempted(&self, attempted: &Attempted) -> Attempted {
@@ -238,10 +267,16 @@ mod tests {
             Event::Workspace(receipt),
             Event::Attempted(attempted.into()),
             Event::Finished(Answer {
-                calls: vec![call],
+                calls: vec![call.clone()],
                 metadata: members,
                 notes: vec![text.clone()],
                 ignored: vec![text.clone()],
+                alternatives: vec![Alternative {
+                    content: text.clone(),
+                    finish: Finish::Stop,
+                    calls: vec![call],
+                    logprobs: None,
+                }],
                 ..Answer::new(text, usage, Finish::Length)
             }),
             Event::Failed(failure.retry_after(Some(Duration::from_secs(2)))),
@@ -261,9 +296,16 @@ mod tests {
     #[test]
     fn log_probabilities_are_dropped_when_the_answer_has_a_secret() {
         let secrets = Secrets::new([SECRET.to_owned()]);
-        let answer = |content: &str, logprobs: &str| Answer {
-            logprobs: Some(logprobs.to_owned()),
-            ..Answer::new(content, Usage::default(), Finish::Stop)
+        let answer = |content: &str, logprobs: &str| {
+            let (content, logprobs) = (content.to_owned(), Some(logprobs.to_owned()));
+            let alternative = Alternative {
+                content: content.clone(),
+                finish: Finish::Stop,
+                calls: Vec::new(),
+                logprobs: logprobs.clone(),
+            };
+            let first = Answer::new(content, Usage::default(), Finish::Stop);
+            Answer { logprobs, alternatives: vec![alternative], ..first }
         };
         for (content, logprobs, kept) in [
             ("hunter", r#"{"content":[{"token":"hunter"}]}"#, true),
@@ -272,7 +314,8 @@ mod tests {
         ] {
             let event = Event::Finished(answer(content, logprobs));
             let Event::Finished(masked) = masked_whole(&event, &secrets).into_owned() else { unreachable!() };
-            assert_eq!(masked.logprobs.is_some(), kept, "{content} {logprobs}");
+            let kept_in = (masked.logprobs.is_some(), masked.alternatives[0].logprobs.is_some());
+            assert_eq!(kept_in, (kept, kept), "{content} {logprobs}");
         }
     }
 

@@ -249,6 +249,10 @@ fn capable(turn: &Turn, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, Fa
             let message = format!("{} does not accept images; codex and opencode do", backend.name());
             return Err(Failure::new(Category::Validation, message));
         }
+        if turn.options.choices.is_some() && !backend.gives_choices() {
+            let message = format!("{} gives one answer; only HTTP upstreams take `n` greater than 1", backend.name());
+            return Err(Failure::new(Category::Validation, message));
+        }
         Ok(())
     };
     let first = candidates.first().map(refused);

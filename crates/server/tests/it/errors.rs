@@ -30,7 +30,7 @@ async fn case_12_each_error_has_its_status_and_code() {
     );
     let completions = "/v1/chat/completions";
     let no_text = r#"{"model":"scripted","messages":[]}"#;
-    let two = r#"{"model":"scripted","messages":[{"role":"user","content":"x"}],"n":2}"#;
+    let no_choices = r#"{"model":"scripted","messages":[{"role":"user","content":"x"}],"n":0}"#;
     let unknown = r#"{"model":"../etc","messages":[{"role":"user","content":"x"}]}"#;
     let unknown_streamed = r#"{"model":"-x","messages":[{"role":"user","content":"x"}],"stream":true}"#;
     for (request, status, code) in [
@@ -54,7 +54,7 @@ async fn case_12_each_error_has_its_status_and_code() {
         (post(completions, JSON, ""), 400, "invalid_json"),
         (post(completions, JSON, "[]"), 400, "invalid_value"),
         (post(completions, JSON, no_text), 400, "invalid_value"),
-        (post(completions, JSON, two), 400, "unsupported_parameter"),
+        (post(completions, JSON, no_choices), 400, "invalid_value"),
         (post(completions, JSON, unknown), 400, "model_not_found"),
         (post(completions, JSON, unknown_streamed), 400, "model_not_found"),
         (post("/chat/completions/", JSON, unknown), 400, "model_not_found"),

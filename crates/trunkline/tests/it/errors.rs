@@ -88,7 +88,14 @@ fn case_29_secret_is_masked_when_a_cli_prints_it() {
 #[test]
 fn invalid_request_is_refused_before_a_cli_is_started() {
     let gateway = TestGateway::new().cli("codex", "tell ran").model("m", json!({"driver": "codex"})).start();
-    assert_eq!(gateway.chat("hi").with("messages", "x").with("n", 2).send().error(400)["param"], "n");
+    assert_eq!(gateway.chat("hi").with("messages", "x").with("n", 0).send().error(400)["param"], "n");
+    for streamed in [false, true] {
+        let error = gateway.chat("hi").with("n", 2).with("stream", streamed).send().error(400);
+        assert_eq!((&error["param"], &error["code"]), (&json!("n"), &json!("unsupported_parameter")), "{error}");
+    }
+    for wrong in [json!("2"), json!(1.5), json!(-1), json!(129), json!([2])] {
+        assert_eq!(gateway.chat("hi").with("n", wrong.clone()).send().error(400)["param"], "n", "{wrong}");
+    }
     assert_eq!(gateway.chat(" ").send().error(400)["param"], "messages");
     assert_eq!(gateway.chat("nul \0").send().error(400)["param"], "messages[0].content");
     assert_eq!(gateway.get("/v1/nothing").error(404)["code"], "unknown_url");

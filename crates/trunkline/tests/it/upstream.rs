@@ -308,7 +308,66 @@ fn log_probabilities_names_and_old_functions_are_passed_in_both_directions() {
         frames.iter().filter_map(|frame| frame["choices"][0]["delta"]["function_call"]["arguments"].as_str()).collect();
     assert_eq!(arguments, "{}");
     assert!(frames.iter().any(|frame| frame["choices"][0]["finish_reason"] == "function_call"), "{frames:?}");
+}
 
-    let refused = gateway.chat("hi").model("up").with("n", 2).send().error(400);
-    assert_eq!((&refused["param"], &refused["code"]), (&json!("n"), &json!("unsupported_parameter")));
+#[test]
+fn several_choices_are_passed_in_both_directions() {
+    let choice = |index: u64, content: &str| {
+        json!({"index": index, "finish_reason": "stop",
+        "message": {"role": "assistant", "content": content}})
+    };
+    let answer = json!({"choices": [choice(0, "heads"), choice(1, "tails")],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}});
+    let piece = |index: u64, delta: Value, finish: Option<&str>| {
+        format!("data: {}\n\n", json!({"choices": [{"index": index, "delta": delta, "finish_reason": finish}]}))
+    };
+    let interleaved = [
+        piece(0, json!({"role": "assistant", "content": "he"}), None),
+        piece(1, json!({"role": "assistant", "content": "tai"}), None),
+        piece(0, json!({"content": "ads"}), None),
+        piece(0, json!({}), Some("stop")),
+        piece(1, json!({"content": "ls"}), None),
+        piece(1, json!({}), Some("length")),
+        "data: [DONE]\n\n".to_owned(),
+    ];
+    let service = FakeLlm::new([
+        Script::Says(200, "content-type: application/json\r\n", answer.to_string()),
+        Script::Says(200, "content-type: text/event-stream\r\n", interleaved.concat()),
+    ]);
+    let gateway = gateway(&service, "");
+    let ask = || gateway.chat("toss").model("up").with("n", 2);
+    let whole = ask().header("idempotency-key", "one").send().json();
+    let texts = |whole: &Value| {
+        let choices = whole["choices"].as_array().unwrap().iter();
+        let choices = choices.map(|choice| (choice["index"].as_u64(), choice["message"]["content"].clone()));
+        choices.collect::<Vec<_>>()
+    };
+    assert_eq!(texts(&whole), [(Some(0), json!("heads")), (Some(1), json!("tails"))]);
+    assert_eq!(whole["usage"]["completion_tokens"], 4);
+    let replayed = ask().header("idempotency-key", "one").send().json();
+    assert_eq!(replayed["choices"], whole["choices"], "also when it is replayed");
+
+    let reply = ask().streamed().send();
+    let frames = reply.frames();
+    let of_choice = |index: u64| {
+        let choices = frames.iter().flat_map(|frame| frame["choices"].as_array().unwrap());
+        choices.filter(move |choice| choice["index"] == index)
+    };
+    for (index, content, finish) in [(0, "heads", "stop"), (1, "tails", "length")] {
+        let text: String = of_choice(index).filter_map(|choice| choice["delta"]["content"].as_str()).collect();
+        let ends: Vec<&str> = of_choice(index).filter_map(|choice| choice["finish_reason"].as_str()).collect();
+        let roles = of_choice(index).filter(|choice| choice["delta"]["role"] == "assistant").count();
+        assert_eq!((text.as_str(), ends, roles), (content, vec![finish], 1), "{frames:?}");
+    }
+    assert!(service.seen().iter().all(|(_, sent)| sent["n"] == 2));
+}
+
+#[test]
+fn router_skips_providers_that_give_one_answer_when_several_are_asked_for() {
+    let service = FakeLlm::new([whole(json!({"role": "assistant", "content": "from up"}), "stop")]);
+    let gateway = gateway(&service, "- {name: p, type: cli, priority: 10, config: {path: p}}");
+    assert_eq!(gateway.chat("hi").model("auto").send().content(), "from p", "the first provider otherwise");
+    assert_eq!(gateway.chat("hi").model("auto").with("n", 2).send().content(), "from up");
+    assert_eq!(gateway.chat("hi").model("p").with("n", 2).send().error(400)["param"], "n");
+    assert_eq!(service.seen().len(), 1);
 }

@@ -33,7 +33,7 @@ async fn request_has_the_expected_path_headers_and_body() {
         body.clone(),
         &[],
         UpstreamTimeouts::in_all(LIMIT),
-        String::new(),
+        String::new().into(),
     );
     let (connection, events) = tokio::join!(fake.stream([STOP, DONE]), all(call));
     assert!(end(events).is_ok());

@@ -73,10 +73,10 @@ async fn large_error_body_is_truncated() {
 async fn rules_of_the_upstream_classify_its_errors() {
     let fake = FakeUpstream::new().await;
     let rules = [FailureRule { contains: "warming up".into(), is: Category::Server, weak: false, session_lost: false }];
-    let call = Upstream::new().call(&fake.api(), vec![], &rules, UpstreamTimeouts::in_all(LIMIT), String::new());
+    let call = Upstream::new().call(&fake.api(), vec![], &rules, UpstreamTimeouts::in_all(LIMIT), String::new().into());
     let (_, events) = tokio::join!(fake.answer("400 Bad Request", "", "warming up"), all(call));
     assert_eq!(end(events).unwrap_err().category, Category::Server);
-    let call = Upstream::new().call(&fake.api(), vec![], &rules, UpstreamTimeouts::in_all(LIMIT), String::new());
+    let call = Upstream::new().call(&fake.api(), vec![], &rules, UpstreamTimeouts::in_all(LIMIT), String::new().into());
     let (_, events) = tokio::join!(fake.stream(["data: {\"error\":\"warming up\"}\n\n"]), all(call));
     assert_eq!(end(events).unwrap_err().category, Category::Server);
 }

@@ -117,7 +117,7 @@ impl FakeConnection {
 }
 
 pub(crate) fn call(api: &Api) -> UpstreamCall {
-    Upstream::new().call(api, b"{}".to_vec(), &[], UpstreamTimeouts::in_all(LIMIT), "four".into())
+    Upstream::new().call(api, b"{}".to_vec(), &[], UpstreamTimeouts::in_all(LIMIT), String::from("four").into())
 }
 
 pub(crate) async fn all(mut call: UpstreamCall) -> Vec<Event> {

@@ -17,7 +17,8 @@ fn too_long() -> Failure {
 #[tokio::test]
 async fn call_times_out_when_server_stalls() {
     let fake = FakeUpstream::new().await;
-    let short = || Upstream::new().call(&fake.api(), vec![], &[], UpstreamTimeouts::in_all(SHORT), String::new());
+    let short =
+        || Upstream::new().call(&fake.api(), vec![], &[], UpstreamTimeouts::in_all(SHORT), String::new().into());
     let (_held, events) = tokio::join!(fake.accept(), all(short()));
     assert_eq!(end(events), Err(too_long()), "before its status");
     let (_held, events) = tokio::join!(fake.stream([delta("some")]), all(short()));
@@ -34,7 +35,7 @@ async fn call_times_out_when_server_stalls() {
 async fn answer_times_out_when_it_pauses_too_long() {
     let fake = FakeUpstream::new().await;
     let timeouts = UpstreamTimeouts { total: LIMIT, silence: 4 * SHORT };
-    let call = || Upstream::new().call(&fake.api(), vec![], &[], timeouts, String::new());
+    let call = || Upstream::new().call(&fake.api(), vec![], &[], timeouts, String::new().into());
     let (_held, events) = tokio::join!(fake.accept(), all(call()));
     assert_eq!(end(events).unwrap_err().category, Category::Timeout, "before its status");
     let server = async {
@@ -52,7 +53,7 @@ async fn answer_times_out_when_it_pauses_too_long() {
 #[tokio::test]
 async fn error_is_classified_by_status_when_its_body_stalls() {
     let fake = FakeUpstream::new().await;
-    let call = Upstream::new().call(&fake.api(), vec![], &[], UpstreamTimeouts::in_all(SHORT), String::new());
+    let call = Upstream::new().call(&fake.api(), vec![], &[], UpstreamTimeouts::in_all(SHORT), String::new().into());
     let server = async {
         let mut connection = fake.accept().await;
         connection.send(b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 100\r\n\r\nhalf a").await;

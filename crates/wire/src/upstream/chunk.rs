@@ -138,10 +138,10 @@ impl<'a> UpstreamChunk<'a> {
         json.trim_start().starts_with('{').then(|| serde_json::from_str(json).ok()).flatten()
     }
 
-    /// Takes the first choice; requests never ask for more than one.
-    pub(super) fn choice(&mut self) -> Option<UpstreamChoice<'a>> {
-        let choices = self.choices.0.take()?.0;
-        choices.into_iter().find(|choice| choice.index.0.unwrap_or(0) == 0)
+    /// Takes the choices, each with its index. A choice without an index has that of its position.
+    pub(super) fn take_choices(&mut self) -> impl Iterator<Item = (u64, UpstreamChoice<'a>)> + use<'a> {
+        let choices = self.choices.0.take().map(|list| list.0).unwrap_or_default();
+        (0..).zip(choices).map(|(position, choice)| (choice.index.0.unwrap_or(position), choice))
     }
 
     /// Returns the usage unless it is all zeros, which some servers send until they know it.

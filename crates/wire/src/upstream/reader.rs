@@ -4,14 +4,15 @@
 //! The first character tells whether the body is a stream or one object; the request does not, because some servers
 //! ignore `stream` and some proxies buffer.
 
+use std::collections::BTreeMap;
+
 use serde_json::value::RawValue;
-use trunkline_core::event::{Answer, Event, Finish, Usage};
+use trunkline_core::event::{Alternative, Answer, Event, ToolCall, Usage};
 use trunkline_core::failure::{Category, Failure, FailureRule};
 
-use super::calls::CallAssembler;
+use super::choice::{ChoiceAssembler, ChoiceError};
 use super::chunk::{UpstreamChoice, UpstreamChunk};
 use super::failure::{in_band, summarize};
-use super::logprobs::LogprobsAssembler;
 use crate::sse;
 
 /// Maximum size of a single frame.
@@ -31,11 +32,13 @@ pub struct UpstreamReader {
     /// The beginning of the body, for the error message if the body is not an answer.
     head: Vec<u8>,
     model: Option<String>,
-    content: String,
-    calls: CallAssembler,
-    logprobs: LogprobsAssembler,
+    /// The choice whose pieces become events.
+    first: ChoiceAssembler,
+    /// The other choices that have begun, by their index.
+    others: BTreeMap<usize, ChoiceAssembler>,
+    /// Number of choices that the request asked for. More than these are ignored.
+    wanted: usize,
     usage: Option<Usage>,
-    finish: Option<Finish>,
     /// A choice has arrived: there is an answer, though it may be empty.
     answered: bool,
     /// A frame or a completion has arrived: the upstream implements the API.
@@ -60,16 +63,21 @@ impl UpstreamReader {
             format: BodyFormat::Unknown,
             head: Vec::new(),
             model: None,
-            content: String::new(),
-            calls: CallAssembler::default(),
-            logprobs: LogprobsAssembler::default(),
+            first: ChoiceAssembler::default(),
+            others: BTreeMap::new(),
+            wanted: 1,
             usage: None,
-            finish: None,
             answered: false,
             recognized: false,
             done: false,
             failure: None,
         }
+    }
+
+    /// Expects this number of choices. All but the first are alternatives of the answer.
+    #[must_use]
+    pub fn choices_wanted(self, wanted: u32) -> Self {
+        Self { wanted: usize::try_from(wanted).unwrap_or(usize::MAX), ..self }
     }
 
     /// Returns the events that `bytes` completes.
@@ -105,7 +113,7 @@ impl UpstreamReader {
     /// Whether the answer itself is complete: only the usage and the end marker may follow.
     #[must_use]
     pub fn finished(&self) -> bool {
-        self.finish.is_some()
+        self.others.len() + 1 >= self.wanted && self.choices().all(ChoiceAssembler::is_finished)
     }
 
     /// Returns the last events, once the body has ended; the very last one is `Finished` or `Failed`. If the upstream
@@ -205,50 +213,40 @@ impl UpstreamReader {
             self.model = Some(model);
         }
         self.usage = chunk.usage().or(self.usage);
-        if let Some(choice) = chunk.choice() {
-            self.choice(choice, events);
+        for (index, choice) in chunk.take_choices() {
+            self.choice(index, choice, events);
         }
     }
 
-    fn choice(&mut self, mut choice: UpstreamChoice<'_>, events: &mut Vec<Event>) {
-        self.answered = true;
-        let whole = choice.is_whole();
-        let mut message = choice.take_message();
-        let (thought, answer) = message.take_texts();
-        if !thought.is_empty() {
-            events.push(Event::Thinking { delta: thought });
-        }
-        if !answer.is_empty() {
-            self.content.push_str(&answer);
-            events.push(Event::Text { delta: answer });
-        }
-        for piece in message.pieces() {
-            match self.calls.add(piece, whole) {
-                Ok(event) => events.extend(event),
-                Err(_too_many) => return self.refuse("the upstream's answer has more than 1024 tool calls"),
+    fn choice(&mut self, index: u64, choice: UpstreamChoice<'_>, events: &mut Vec<Event>) {
+        let added = match usize::try_from(index) {
+            Ok(0) => {
+                self.answered = true;
+                self.first.add(choice, events)
             }
-        }
-        if let Some(logprobs) = choice.logprobs {
-            self.logprobs.add(logprobs);
-        }
-        if self.content.len() + self.calls.size + self.logprobs.size() > MAX_ANSWER_BYTES {
-            return self.refuse("the upstream's answer is larger than 64 MiB");
-        }
-        if let Some(error) = choice.error {
-            return self.fail(in_band(error.get(), &self.rules));
-        }
-        match choice.finish_reason.0.as_deref() {
-            None | Some("") => {}
-            Some("error") => {
-                self.fail(Failure::new(Category::Server, "the upstream ended its answer with an error"));
+            // The events of a run are one answer, so the other choices are given at the end.
+            Ok(index) if index < self.wanted => self.others.entry(index).or_default().add(choice, &mut Vec::new()),
+            Ok(_) | Err(_) => return,
+        };
+        match added {
+            Err(ChoiceError::TooManyCalls) => self.refuse("the upstream's answer has more than 1024 tool calls"),
+            Err(ChoiceError::Reported(Some(error))) => self.fail(in_band(&error, &self.rules)),
+            Err(ChoiceError::Reported(None)) => self.refuse("the upstream ended its answer with an error"),
+            Ok(()) if self.choices().map(ChoiceAssembler::size).sum::<usize>() > MAX_ANSWER_BYTES => {
+                self.refuse("the upstream's answer is larger than 64 MiB");
             }
-            Some(reason) => self.finish = Some(finish(reason)),
+            Ok(()) => {}
         }
+    }
+
+    /// The choices that have begun.
+    fn choices(&self) -> impl Iterator<Item = &ChoiceAssembler> {
+        std::iter::once(&self.first).chain(self.others.values())
     }
 
     /// Returns the failure of an answer that is incomplete at the end of the body.
     fn incomplete(&self) -> Option<Failure> {
-        if self.finish.is_some() || (self.done && self.answered) {
+        if self.choices().all(ChoiceAssembler::is_finished) || (self.done && self.answered) {
             return None;
         }
         if self.done {
@@ -265,20 +263,14 @@ impl UpstreamReader {
     }
 
     fn answer(&mut self, prompt: &str) -> Answer {
-        let finish = match self.finish.unwrap_or(Finish::Stop) {
-            // Some servers send `stop` although there are tool calls.
-            Finish::Stop if !self.calls.is_empty() => Finish::ToolCalls,
-            // And some announce tool calls that never come.
-            Finish::ToolCalls if self.calls.is_empty() => Finish::Stop,
-            finish @ (Finish::Stop | Finish::Length | Finish::ContentFilter | Finish::ToolCalls) => finish,
-        };
-        let (content, calls) = (std::mem::take(&mut self.content), self.calls.take());
+        let Alternative { content, finish, calls, logprobs } = self.first.take();
+        let alternatives: Vec<Alternative> = self.others.values_mut().map(ChoiceAssembler::take).collect();
         let usage = self.usage.unwrap_or_else(|| {
-            let call_texts = calls.iter().flat_map(|call| [call.name.as_str(), call.arguments.as_str()]);
-            let output: String = [content.as_str()].into_iter().chain(call_texts).collect();
+            let others = alternatives.iter().map(|other| (&other.content, &other.calls));
+            let output: String = std::iter::once((&content, &calls)).chain(others).flat_map(texts).collect();
             Usage::estimate(prompt, &output)
         });
-        Answer { calls, logprobs: self.logprobs.take(), ..Answer::new(content, usage, finish) }
+        Answer { calls, logprobs, alternatives, ..Answer::new(content, usage, finish) }
     }
 
     fn refuse(&mut self, message: &str) {
@@ -294,13 +286,10 @@ fn ended_early() -> Failure {
     Failure::new(Category::Network, "the upstream's answer ended too early")
 }
 
-fn finish(reason: &str) -> Finish {
-    match reason {
-        "length" | "max_tokens" => Finish::Length,
-        "content_filter" => Finish::ContentFilter,
-        "tool_calls" | "function_call" | "tool_use" => Finish::ToolCalls,
-        _ => Finish::Stop,
-    }
+/// The texts of a choice that count as output.
+fn texts<'a>((content, calls): (&'a String, &'a Vec<ToolCall>)) -> impl Iterator<Item = &'a str> {
+    let calls = calls.iter().flat_map(|call| [call.name.as_str(), call.arguments.as_str()]);
+    std::iter::once(content.as_str()).chain(calls)
 }
 
 #[cfg(test)]

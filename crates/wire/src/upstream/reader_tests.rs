@@ -1,6 +1,6 @@
 use super::*;
 use proptest::prelude::*;
-use trunkline_core::event::ToolCall;
+use trunkline_core::event::Finish;
 
 /// Decodes a body that arrives in these pieces and checks that exactly one final event comes last.
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Event> {

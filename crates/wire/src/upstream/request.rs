@@ -47,6 +47,7 @@ impl Serialize for RequestBody<'_> {
         entry(&mut body, "temperature", options.temperature.as_ref())?;
         entry(&mut body, "top_p", options.top_p.as_ref())?;
         entry(&mut body, "tools", options.tools.as_ref())?;
+        entry(&mut body, "n", options.choices)?;
         for (name, json) in &options.more {
             body.serialize_entry(name, json)?;
         }

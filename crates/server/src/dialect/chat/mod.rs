@@ -38,6 +38,10 @@ impl Dialect for Chat {
         let delivery = if chat.stream == Some(true) { Delivery::Streamed } else { Delivery::Whole };
         let calls = chat.call_format();
         let turn = chat.into_turn()?;
+        if turn.options.choices.is_some() && !app.door.gives_choices(&turn.model) {
+            let message = "an agent gives one answer: only HTTP upstreams take `n` greater than 1";
+            return Err(ApiError::unsupported("n", message).hint("send the request n times"));
+        }
         let format = Completion { model: turn.model.clone(), usage, calls };
         Ok(Asked { turn, delivery, format })
     }

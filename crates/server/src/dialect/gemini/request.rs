@@ -161,6 +161,7 @@ impl GenerationConfig {
             tools: tools.map(|tools| raw_json(&tools)),
             metadata: Vec::new(),
             more: more.into_iter().filter_map(|(name, value)| Some((name, raw_json(&value?)))).collect(),
+            choices: None,
         }
     }
 }

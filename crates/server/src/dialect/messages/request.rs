@@ -171,6 +171,7 @@ impl MessagesRequest {
             tools: tools.map(|tools| json(&tools)),
             metadata: Vec::new(),
             more: more.into_iter().filter_map(|(name, value)| Some((name, json(&value?)))).collect(),
+            choices: None,
         }
     }
 }

@@ -99,6 +99,7 @@ impl Settings {
             tools: tools.filter(|tools| tools.get() != "[]").map(Json::from),
             metadata: Vec::new(),
             more: more.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
+            choices: None,
         })
     }
 

@@ -167,6 +167,7 @@ impl ResponsesRequest {
             tools: tools::for_chat(self.tools()).map(|tools| json(&tools)),
             metadata,
             more: more.into_iter().filter_map(|(name, value)| Some((name, json(&value?)))).collect(),
+            choices: None,
         }
     }
 
