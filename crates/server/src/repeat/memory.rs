@@ -13,7 +13,10 @@ const MAX_AGE: Duration = Duration::from_mins(15);
 /// another run. A client that asks less often does so on purpose.
 const FAILURE_PAUSE: Duration = Duration::from_secs(30);
 
-/// Maximum age of such a failure. Some clients repeat a request for minutes, at intervals of up to 20 seconds.
+/// The pause is at least this number of intervals between two repetitions, because clients double their intervals.
+const PAUSE_INTERVALS: u32 = 3;
+
+/// Maximum age of such a failure. Some clients repeat a request for minutes.
 const MAX_FAILURE_AGE: Duration = Duration::from_mins(5);
 
 /// Maximum number of requests. The oldest are forgotten first.
@@ -63,16 +66,18 @@ pub(super) struct RememberedFailure {
     failed_at: Instant,
     /// Time of the last repetition, or of the failure itself.
     last_asked: Instant,
+    /// Time without a repetition after which the request runs again.
+    pause: Duration,
 }
 
 impl RememberedFailure {
     pub(super) fn new(error: &ApiError, now: Instant) -> Self {
-        Self { error: Box::new(error.clone()), failed_at: now, last_asked: now }
+        Self { error: Box::new(error.clone()), failed_at: now, last_asked: now, pause: FAILURE_PAUSE }
     }
 
     /// The time at which the same request runs again, if it is not repeated before.
     fn expires(&self) -> Instant {
-        (self.last_asked + FAILURE_PAUSE).min(self.failed_at + MAX_FAILURE_AGE)
+        (self.last_asked + self.pause).min(self.failed_at + MAX_FAILURE_AGE)
     }
 
     /// Answers a repetition, which prolongs the memory. `None` if the memory is over.
@@ -80,6 +85,7 @@ impl RememberedFailure {
         if now > self.expires() {
             return None;
         }
+        self.pause = FAILURE_PAUSE.max(now.duration_since(self.last_asked) * PAUSE_INTERVALS);
         self.last_asked = now;
         Some(remembered(&self.error, self.expires().duration_since(now)))
     }
@@ -198,11 +204,23 @@ mod tests {
         assert_eq!(failed(start).find(&ONE, true, start + FAILURE_PAUSE + moment), None);
 
         let mut memory = failed(start);
-        let repeated = start + FAILURE_PAUSE;
+        let repeated = start + Duration::from_secs(5);
         assert!(memory.find(&ONE, false, repeated).is_some());
         assert_eq!(memory.find(&[2; 32], false, repeated), None, "another body runs at once");
         assert!(memory.find(&ONE, false, repeated + FAILURE_PAUSE).is_some(), "prolonged");
-        assert_eq!(memory.find(&ONE, false, repeated + FAILURE_PAUSE * 2 + moment), None);
+    }
+
+    #[test]
+    fn failure_is_remembered_for_a_client_that_doubles_its_intervals() {
+        let start = Instant::now();
+        let mut memory = failed(start);
+        let mut now = start;
+        for seconds in [1, 2, 4, 8, 16, 32, 64] {
+            now += Duration::from_secs(seconds);
+            assert!(memory.find(&ONE, false, now).is_some(), "after {seconds} s");
+        }
+        let later = now + Duration::from_secs(64) * PAUSE_INTERVALS;
+        assert_eq!(memory.find(&ONE, false, later), None, "older than five minutes");
     }
 
     #[test]
@@ -219,17 +237,12 @@ mod tests {
     fn hint_names_the_time_until_the_request_runs_again() {
         let start = Instant::now();
         let mut memory = failed(start);
-        for (seconds, left) in [(20, "30 s"), (45, "30 s"), (70, "30 s")] {
+        for (seconds, left) in [(5, "30 s"), (15, "30 s"), (35, "60 s"), (85, "150 s"), (200, "100 s"), (290, "10 s")] {
             let found = memory.find(&ONE, false, start + Duration::from_secs(seconds));
             let Some(EarlierRequest::Failure(error)) = found else { panic!("{found:?}") };
-            assert!(error.hint.as_deref().is_some_and(|hint| hint.contains(left)), "{error:?}");
+            let hint = error.hint.unwrap_or_default();
+            assert!(hint.contains(&format!("after {left} without")), "{seconds}: {hint}");
         }
-        for seconds in (90..=280).step_by(10) {
-            assert!(memory.find(&ONE, false, start + Duration::from_secs(seconds)).is_some(), "{seconds}");
-        }
-        let found = memory.find(&ONE, false, start + Duration::from_secs(290));
-        let Some(EarlierRequest::Failure(error)) = found else { panic!("{found:?}") };
-        assert!(error.hint.as_deref().is_some_and(|hint| hint.contains("10 s")), "{error:?}");
     }
 
     #[test]
