@@ -3,6 +3,7 @@
 mod calls;
 mod choice;
 mod dialects;
+mod mcp_server;
 mod parked;
 
 use std::fs;
