@@ -216,6 +216,16 @@ impl Backend {
         }
     }
 
+    /// Whether a turn can stop for results of the client's tools and continue with them.
+    #[must_use]
+    pub fn takes_client_tools(&self) -> bool {
+        match self {
+            Self::Program(provider) => provider.takes_tools(),
+            Self::Api(_) => false,
+            Self::Agent(_) => true,
+        }
+    }
+
     /// Whether sessions can be resumed.
     #[must_use]
     pub fn resumes(&self) -> bool {

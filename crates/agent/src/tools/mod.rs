@@ -7,6 +7,7 @@
 
 mod bash;
 mod call;
+mod client;
 mod cut;
 mod edit;
 mod outcome;
@@ -24,11 +25,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use trunkline_core::turn::Json;
 use trunkline_core::vocabulary::Permissions;
 
 use self::call::{AllowedTools, ToolRequest};
+pub use self::client::ClientToolbox;
 pub use self::outcome::ToolOutcome;
 use self::outcome::ToolResult;
 pub use self::shell::Shell;
@@ -48,6 +51,8 @@ pub struct Toolbox {
     time_limit: Duration,
     /// Cancelled to end a running tool.
     stop: CancellationToken,
+    /// Tools of the client, beside those of the agent.
+    client: Option<Arc<dyn ClientToolbox>>,
 }
 
 /// Names of the tools that are offered under these permissions. `only` restricts them unless it is empty.
@@ -61,7 +66,8 @@ impl Toolbox {
     #[must_use]
     pub fn new(root: PathBuf, permissions: Permissions, shell: Shell) -> Self {
         let workspace = Arc::new(Workspace { root, permissions, readable: Vec::new() });
-        Self { workspace, only: Vec::new(), shell, time_limit: COMMAND_TIMEOUT, stop: CancellationToken::new() }
+        let stop = CancellationToken::new();
+        Self { workspace, only: Vec::new(), shell, time_limit: COMMAND_TIMEOUT, stop, client: None }
     }
 
     /// Replaces the default time limit of commands.
@@ -85,6 +91,12 @@ impl Toolbox {
         Self { only: names.to_vec(), ..self }
     }
 
+    /// Adds tools of the client.
+    #[must_use]
+    pub fn with_client_tools(self, client: Option<Arc<dyn ClientToolbox>>) -> Self {
+        Self { client, ..self }
+    }
+
     /// Ends a running command, whose outcome is its output so far. No command starts after that.
     pub fn stop(&self) {
         self.stop.cancel();
@@ -94,7 +106,11 @@ impl Toolbox {
     /// refuse an empty list.
     #[must_use]
     pub fn definitions(&self) -> Option<Json> {
-        call::definitions(self.allowed())
+        let own = call::definitions(self.allowed());
+        let Some(client) = self.client.as_deref() else { return own };
+        let mut all: Vec<Value> = own.and_then(|own| serde_json::from_str(own.as_str()).ok()).unwrap_or_default();
+        all.extend(client::definitions(client, &call::names(self.allowed())));
+        (!all.is_empty()).then(|| Json::from(&Value::Array(all)))
     }
 
     /// Runs one call. Every failure is described in the outcome, for the model.
@@ -102,6 +118,12 @@ impl Toolbox {
     /// Dropping the future ends a command with all its child processes. A file is then either unchanged or completely
     /// written.
     pub async fn run(&self, name: &str, arguments: &str) -> ToolOutcome {
+        if let Some(client) = self.client.as_deref()
+            && let Some(offered) = client::offered_name(client, &call::names(self.allowed()), name)
+        {
+            let called = self.stop.run_until_cancelled(client.call(offered, arguments)).await;
+            return called.unwrap_or_else(|| Err(INTERRUPTED.to_owned())).into();
+        }
         let call = match call::parse(name, arguments, self.allowed()) {
             Ok(call) => call,
             Err(output) => return ToolOutcome { output, ok: false },

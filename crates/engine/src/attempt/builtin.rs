@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
-use trunkline_agent::tools::{Shell, Toolbox};
+use trunkline_agent::tools::{ClientToolbox, Shell, Toolbox};
 use trunkline_agent::transcript::AgentTranscript;
 use trunkline_agent::transcript_file::TranscriptFiles;
 use trunkline_agent::{AgentConfig, AgentTurn, SYSTEM_PROMPT};
@@ -19,8 +19,9 @@ use trunkline_core::failure::{Category, Failure};
 use trunkline_core::limits::{LimitKind, Overrun};
 use trunkline_core::model::{AGENT, Backend, Model};
 use trunkline_core::phase::Phase;
-use trunkline_core::turn::Turn;
+use trunkline_core::turn::{OwnTools, Turn};
 
+use crate::admission::Permit;
 use crate::attempt::agent_file;
 use crate::attempt::environment::{Child, of_child};
 use crate::attempt::launch::LaunchRequest;
@@ -30,6 +31,7 @@ use crate::router::models::Models;
 use crate::sandbox::{self, Bounds, Scene};
 use crate::settings::EngineSettings;
 use crate::shared::Shared;
+use crate::tools::{ClientTools, ToolExchange};
 
 /// Token limit of the embedded mock LLM, whose answers come from its script.
 const EMBEDDED_MAX_TOKENS: u64 = 4096;
@@ -42,7 +44,18 @@ pub(crate) struct AgentAttempt {
     work: AgentTurn,
     total: Duration,
     deadline: Instant,
-    resources: AttemptResources,
+    /// The client's tools, if the turn has any.
+    pub(crate) tools: Option<ToolExchange>,
+    pub(crate) resources: AttemptResources,
+}
+
+/// What an attempt of the built-in agent has waited for.
+pub(crate) enum AgentStep {
+    Event(Box<Event>),
+    /// A call of a client's tool has arrived, or its event is not shown.
+    Called,
+    /// The run may end with the calls that wait.
+    Settled,
 }
 
 /// Starts the built-in agent.
@@ -84,6 +97,16 @@ pub(crate) async fn begin(
     };
     let shell = Shell { keepers: shared.keepers.clone(), env, confinement };
     resources.started = true;
+    let off = turn.own_tools.unwrap_or(model.own_tools) == OwnTools::Off;
+    // A list without any of the agent's tools.
+    let own_tools = if off { &[String::new()][..] } else { &model.allowed_tools };
+    let tools = ClientTools::of(&turn.options)?.map(|tools| {
+        let own_names = trunkline_agent::tools::offered(model.permissions, own_tools);
+        let port = shared.tools.ports.open(&tools);
+        let client: Option<Arc<dyn ClientToolbox>> = shared.tools.ports.find(&port.token).map(|port| port as _);
+        (client, ToolExchange::new(tools, Some(port), Duration::ZERO).beside(own_names))
+    });
+    let (client, tools) = tools.map_or((None, None), |(client, tools)| (client, Some(tools)));
     let agent = AgentConfig {
         upstream: shared.upstream.clone(),
         llm: api,
@@ -91,14 +114,17 @@ pub(crate) async fn begin(
         max_tokens: model.max_tokens.map_or(max_tokens, NonZeroU64::get),
         system: system_prompt(&cwd, &model.readable, instructions.as_deref(), model.system_prompt.as_deref()),
         tools: Arc::new(
-            Toolbox::new(cwd, model.permissions, shell).only(&model.allowed_tools).reading(&model.readable),
+            Toolbox::new(cwd, model.permissions, shell)
+                .only(own_tools)
+                .reading(&model.readable)
+                .with_client_tools(client),
         ),
         max_turns: model.max_turns,
         silence: model.limits.idle,
     };
     let total = model.limits.total;
     let deadline = Instant::now() + total.min(MAX_TURN_DURATION);
-    Ok(AgentAttempt { work: AgentTurn::new(agent, record, before, turn), total, deadline, resources })
+    Ok(AgentAttempt { work: AgentTurn::new(agent, record, before, turn), total, deadline, tools, resources })
 }
 
 fn llm_api(settings: &EngineSettings, llm: &Llm) -> Result<(Arc<Api>, u64), Failure> {
@@ -179,22 +205,46 @@ fn system_prompt(cwd: &Path, readable: &[PathBuf], instructions: Option<&str>, o
 }
 
 impl AgentAttempt {
-    /// The next event; the last is `Finished` or `Failed`. `phase` is named in the error of a timeout. Cancel safe.
-    pub(crate) async fn next(&mut self, phase: &Phase) -> Event {
-        let event = timeout_at(self.deadline, self.work.next()).await;
-        let failure = match event {
-            Ok(Some(Event::Failed(failure))) => failure,
-            Ok(Some(event)) => return event,
-            Ok(None) => Failure::new(Category::Unknown, "the agent ended without an answer"),
-            Err(_elapsed) => {
-                let overrun = Overrun { limit: LimitKind::Total, value: self.total, phase: phase.clone() };
-                Failure::timed_out().hint(overrun.to_string())
+    /// Waits for the next event, for a call of a client's tool, or until a call may be answered. Cancel safe.
+    pub(crate) async fn step(&mut self, phase: &Phase) -> AgentStep {
+        let Self { work, total, deadline, tools, resources } = self;
+        let event = next_event(work, (*total, *deadline), resources, phase);
+        let Some(tools) = tools else { return AgentStep::Event(event.await.into()) };
+        let settled_at = tools.settled_at();
+        let settled = async {
+            match settled_at {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
             }
         };
-        let secrets = &self.resources.shared.settings.secrets;
-        let message = secrets.mask(&failure.message);
-        let hint = failure.hint.map(|hint| secrets.mask(&hint));
-        Event::Failed(Failure { message, hint, ..failure })
+        tokio::select! {
+            biased;
+            call = tools.next_call() => {
+                tools.take_port_call(call);
+                AgentStep::Called
+            }
+            () = settled => AgentStep::Settled,
+            event = event => {
+                let mut events = vec![event];
+                tools.filter(&mut events);
+                events.pop().map_or(AgentStep::Called, |event| AgentStep::Event(event.into()))
+            }
+        }
+    }
+
+    /// Continues with another run after the client has sent results.
+    pub(crate) fn resume(&mut self, run: &str, permit: Permit, results: impl Fn(&str) -> Result<String, String>) {
+        self.resources.resume(run, permit);
+        self.deadline = Instant::now() + self.total.min(MAX_TURN_DURATION);
+        self.answer_calls(results);
+    }
+
+    /// Answers the calls that wait.
+    pub(crate) fn answer_calls(&mut self, results: impl Fn(&str) -> Result<String, String>) {
+        if let Some(tools) = &mut self.tools {
+            // All of its calls have a port.
+            tools.answer(results);
+        }
     }
 
     /// Cancelled when the client has disconnected.
@@ -215,4 +265,27 @@ impl AgentAttempt {
         });
         receipt
     }
+}
+
+/// The next event; the last is `Finished` or `Failed`. `phase` is named in the error of a timeout. Cancel safe.
+async fn next_event(
+    work: &mut AgentTurn,
+    (total, deadline): (Duration, Instant),
+    resources: &AttemptResources,
+    phase: &Phase,
+) -> Event {
+    let event = timeout_at(deadline, work.next()).await;
+    let failure = match event {
+        Ok(Some(Event::Failed(failure))) => failure,
+        Ok(Some(event)) => return event,
+        Ok(None) => Failure::new(Category::Unknown, "the agent ended without an answer"),
+        Err(_elapsed) => {
+            let overrun = Overrun { limit: LimitKind::Total, value: total, phase: phase.clone() };
+            Failure::timed_out().hint(overrun.to_string())
+        }
+    };
+    let secrets = &resources.shared.settings.secrets;
+    let message = secrets.mask(&failure.message);
+    let hint = failure.hint.map(|hint| secrets.mask(&hint));
+    Event::Failed(Failure { message, hint, ..failure })
 }

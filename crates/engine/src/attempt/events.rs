@@ -22,7 +22,7 @@ use trunkline_process::{ProcessEvent, ProcessExit, RunningProcess, Spec};
 use trunkline_upstream::UpstreamCall;
 
 use crate::admission::Permit;
-use crate::attempt::builtin::AgentAttempt;
+use crate::attempt::builtin::{AgentAttempt, AgentStep};
 use crate::attempt::request::{BeginError, start_process};
 use crate::attempt::resources::AttemptResources;
 use crate::attempt::warm::WarmAttempt;
@@ -206,7 +206,14 @@ impl Attempt {
                     }
                 }
                 State::Working(at_work) => {
-                    let event = at_work.next(&self.phase.0).await;
+                    let event = match at_work.step(&self.phase.0).await {
+                        AgentStep::Event(event) => *event,
+                        AgentStep::Called => continue,
+                        AgentStep::Settled => {
+                            self.end_with_calls();
+                            continue;
+                        }
+                    };
                     self.phases.hear(&event);
                     self.enter(self.phases.now());
                     if !matches!(event, Event::Finished(_) | Event::Failed(_)) {
@@ -358,9 +365,15 @@ enum StepWithTools {
 impl Attempt {
     /// Ends the run with the calls of the client's tools. The process waits for [`resume`](Self::resume).
     fn end_with_calls(&mut self) {
-        let State::Live(live) = &mut self.state else { return };
-        if let Some(tools) = live.warm.as_mut().and_then(|warm| warm.tools.as_mut()) {
-            self.events.extend(tools.calls(&live.prompt));
+        let (tools, prompt) = match &mut self.state {
+            State::Live(live) => (live.warm.as_mut().and_then(|warm| warm.tools.as_mut()), live.prompt.as_str()),
+            State::Working(at_work) => (at_work.tools.as_mut(), ""),
+            State::Leaving(..) | State::Starting(..) | State::Calling(_) | State::Closing { .. } | State::Done => {
+                return;
+            }
+        };
+        if let Some(tools) = tools {
+            self.events.extend(tools.calls(prompt));
             self.parked = true;
         }
     }
@@ -373,7 +386,14 @@ impl Attempt {
     /// Waits until the process of a parked attempt has ended. Its output is kept for the run that continues it. Cancel safe.
     pub(crate) async fn parked_process_ended(&mut self) {
         loop {
-            let State::Live(live) = &mut self.state else { return };
+            let live = match &mut self.state {
+                State::Live(live) => live,
+                // It has no process that could end.
+                State::Working(_) => return std::future::pending().await,
+                State::Leaving(..) | State::Starting(..) | State::Calling(_) | State::Closing { .. } | State::Done => {
+                    return;
+                }
+            };
             match live.running.next().await {
                 step @ ProcessEvent::Stdout(_) => self.take(step),
                 ProcessEvent::Exited(_) | ProcessEvent::Limit(_) => return,
@@ -383,27 +403,38 @@ impl Attempt {
 
     /// Releases the slot and the run of a parked attempt. Its process has no limits while it waits.
     pub(crate) fn park(&mut self) {
-        if let State::Live(live) = &mut self.state {
-            live.running.limit(RunLimits::NONE);
-            live.resources.park();
+        match &mut self.state {
+            State::Live(live) => {
+                live.running.limit(RunLimits::NONE);
+                live.resources.park();
+            }
+            State::Working(at_work) => at_work.resources.park(),
+            State::Leaving(..) | State::Starting(..) | State::Calling(_) | State::Closing { .. } | State::Done => {}
         }
     }
 
     /// Continues a parked attempt in another run, with the results of the client's tools.
     pub(crate) fn resume(&mut self, run: &str, permit: Permit, results: impl Fn(&str) -> Result<String, String>) {
         self.parked = false;
-        if let State::Live(live) = &mut self.state {
-            live.resources.resume(run, permit);
-            live.running.limit(live.model.limits);
-            live.running.enter(live.decoder.phase());
-            live.answer_calls(results);
+        match &mut self.state {
+            State::Live(live) => {
+                live.resources.resume(run, permit);
+                live.running.limit(live.model.limits);
+                live.running.enter(live.decoder.phase());
+                live.answer_calls(results);
+            }
+            State::Working(at_work) => at_work.resume(run, permit, results),
+            State::Leaving(..) | State::Starting(..) | State::Calling(_) | State::Closing { .. } | State::Done => {}
         }
     }
 
     /// Tells the process of a parked attempt that no results will come.
     pub(crate) fn refuse_results(&mut self, why: &str) {
-        if let State::Live(live) = &mut self.state {
-            live.answer_calls(|_| Err(why.to_owned()));
+        let refuse = |_: &str| Err(why.to_owned());
+        match &mut self.state {
+            State::Live(live) => live.answer_calls(refuse),
+            State::Working(at_work) => at_work.answer_calls(refuse),
+            State::Leaving(..) | State::Starting(..) | State::Calling(_) | State::Closing { .. } | State::Done => {}
         }
     }
 

@@ -161,8 +161,7 @@ impl Engine {
             }
         };
         let reserved = resolver.reserved.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let takes_tools =
-            |candidate: &Candidate| candidate.model.backend.program().is_some_and(|cli| cli.takes_tools());
+        let takes_tools = |candidate: &Candidate| candidate.model.backend.takes_client_tools();
         let lost = admitted.results == ToolResults::Gone && resolved.candidates.iter().any(takes_tools);
         let mut attempt_loop = AttemptLoop::new(Arc::clone(shared), admitted.models, run, turn, resolved, reserved);
         if lost {

@@ -37,6 +37,8 @@ pub(crate) struct ToolExchange {
     text: String,
     /// Ids of the client's tools in the output of the process.
     hidden: HashSet<String>,
+    /// Tools of the provider itself whose names are shown without decoration.
+    own_names: Vec<&'static str>,
     /// Whether the model has called a tool in this turn.
     called: bool,
     /// Whether the model was reminded that it has to call a tool.
@@ -73,10 +75,16 @@ impl ToolExchange {
             settled_at: None,
             text: String::new(),
             hidden: HashSet::new(),
+            own_names: Vec::new(),
             called: false,
             reminded: false,
             reported: Usage::default(),
         }
+    }
+
+    /// Keeps the provider's own tools apart from tools of the client with the same names.
+    pub(crate) fn beside(self, own_names: Vec<&'static str>) -> Self {
+        Self { own_names, ..self }
     }
 
     /// The MCP server for the process, if it needs one.
@@ -151,7 +159,9 @@ impl ToolExchange {
             *settled_at = Instant::now() + self.settle_time;
         }
         events.retain(|event| match event {
-            Event::ToolStarted { id, name, .. } if self.tools.is_name_in_output(name) => {
+            Event::ToolStarted { id, name, .. }
+                if !self.own_names.contains(&name.as_str()) && self.tools.is_name_in_output(name) =>
+            {
                 self.hidden.insert(id.clone());
                 false
             }

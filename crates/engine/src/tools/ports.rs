@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{mpsc, oneshot};
+use trunkline_agent::tools::ClientToolbox;
 use trunkline_core::mcp::{McpCall, OfferedTool};
 
 use super::ClientTools;
@@ -76,11 +77,25 @@ impl ToolPort {
 
     /// Delivers a call, and waits for its result. An error is the reason why there is none.
     pub async fn call(&self, call: McpCall) -> Result<String, String> {
+        self.deliver(call.name, call.arguments).await
+    }
+
+    async fn deliver(&self, name: String, arguments: String) -> Result<String, String> {
         let (reply, result) = oneshot::channel();
         let gone = || "the application that offered this tool is gone".to_owned();
-        let call = PortCall { name: call.name, arguments: call.arguments, reply };
-        self.calls.send(call).map_err(|_| gone())?;
+        self.calls.send(PortCall { name, arguments, reply }).map_err(|_| gone())?;
         result.await.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+impl ClientToolbox for ToolPort {
+    fn tools(&self) -> &[OfferedTool] {
+        self.tools.tools()
+    }
+
+    fn call(&self, name: &str, arguments: &str) -> Pin<Box<dyn Future<Output = Result<String, String>> + Send + '_>> {
+        let (name, arguments) = (name.to_owned(), arguments.to_owned());
+        Box::pin(self.deliver(name, arguments))
     }
 }
 

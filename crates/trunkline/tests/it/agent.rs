@@ -339,15 +339,22 @@ fn run_fails_when_max_turns_is_reached() {
 
 #[test]
 fn agent_can_use_another_gateway_as_its_llm() {
-    let inner = TestGateway::new()
-        .cli("codex", "cat >/dev/null; codex_answers inner")
-        .model("m", json!({"driver": "codex"}))
-        .start();
+    let llm = FakeLlm::new([
+        tool_calls_reply("", &[("a", "client_write_file", json!({"path": "a.txt", "content": "A"}))]),
+        text_reply("Done."),
+    ]);
+    let inner = with_llm(TestGateway::new(), &llm).start();
     let outer = TestGateway::new()
         .env("LLM_BASE_URL", format!("http://{}/v1", inner.address()))
-        .env("LLM_DEFAULT_MODEL", "m")
+        .env("LLM_DEFAULT_MODEL", "agent")
         .start();
-    assert_eq!(outer.chat("hi").model("agent").send().content(), "inner");
+    assert_eq!(outer.chat("hi").model("agent").send().content(), "Done.");
+    let written = |gateway: &TestGateway| fs::read_to_string(gateway.repo().join("a.txt")).ok();
+    assert_eq!(
+        (written(&outer).as_deref(), written(&inner)),
+        (Some("A"), None),
+        "the tools of the outer agent were used"
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Tools of the client on an agent CLI: the run ends with the calls, and the next request continues the process with the results.
 
+mod agent;
 mod calls;
 mod choice;
 mod dialects;
