@@ -272,6 +272,7 @@ impl AgentTurn {
             | Category::Server
             | Category::Configuration
             | Category::Unknown
+            | Category::SchemaMismatch
             | Category::Cancelled => failure.hint.as_ref().map(|hint| hint.replace("base_url", "LLM_BASE_URL")),
         };
         Failure { hint, ..failure }

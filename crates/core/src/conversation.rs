@@ -158,6 +158,7 @@ const fn still_remembered(category: Category) -> bool {
         | Category::Network
         | Category::Server
         | Category::Timeout
+        | Category::SchemaMismatch
         | Category::Cancelled => true,
         Category::Validation | Category::NotFound | Category::Configuration | Category::Unknown => false,
     }

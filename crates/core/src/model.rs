@@ -65,6 +65,8 @@ pub struct Model {
     pub on_disconnect: OnDisconnect,
     /// Whether a request that a client repeats joins the run of the first one.
     pub join_repeats: bool,
+    /// Whether a request is refused if members of it have no effect.
+    pub strict_parameters: bool,
     /// Number of warm processes; none derives it from the model's use.
     pub warm: Option<u32>,
     /// Whether the CLI keeps its own tools, unless the request sets it.
@@ -117,6 +119,7 @@ impl Model {
             resume: true,
             on_disconnect: OnDisconnect::Cancel,
             join_repeats: true,
+            strict_parameters: false,
             warm: None,
             own_tools: OwnTools::Keep,
             park_timeout: DEFAULT_PARK_TIMEOUT,

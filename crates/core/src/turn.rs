@@ -24,6 +24,11 @@ pub struct Turn {
     pub surface: Surface,
     /// Options for the model. Executables and HTTP upstreams receive them; an agent CLI has no place for them.
     pub options: Options,
+    /// Form of the answer, if the client asked for one. HTTP upstreams get it as `response_format`, in `options`; for all
+    /// other providers the gateway checks the answer.
+    pub answer_format: Option<AnswerFormat>,
+    /// Members of the request that may have no effect on the model.
+    pub members: Vec<RequestMember>,
     pub shown: AnswerTiming,
     /// Form that a CLI prints its output in. With streamed output, tool calls and signs of life are seen even if the
     /// caller waits for the whole answer.
@@ -153,6 +158,33 @@ pub struct Options {
     pub metadata: Vec<(String, Json)>,
     /// Other members of the request by their wire names, for an upstream with the same API dialect.
     pub more: Vec<(&'static str, Json)>,
+}
+
+/// Form of the answer that a client asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnswerFormat {
+    pub shape: JsonShape,
+    /// Whether an answer in another form is a failure of the run.
+    pub strict: bool,
+    /// Member of the request that has the schema, by its wire name.
+    pub member: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JsonShape {
+    /// Any JSON object.
+    Object,
+    /// A JSON value that matches a JSON Schema.
+    Schema(Json),
+}
+
+/// Member of a request that not every model honours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestMember {
+    /// Path of the member, as the client sent it.
+    pub name: String,
+    /// Name of the option in chat completions, for HTTP upstreams. None if no provider gets the member.
+    pub option: Option<&'static str>,
 }
 
 /// JSON value that is checked and kept as text. As a tree it could take a hundred times the memory.

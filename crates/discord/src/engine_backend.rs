@@ -50,6 +50,7 @@ impl EngineBackend {
                     }
                     // The model was not called: the session is unchanged.
                     StartError::UnknownModel { .. }
+                    | StartError::InvalidMember { .. }
                     | StartError::Busy { .. }
                     | StartError::Limited { .. }
                     | StartError::Unavailable { .. }
@@ -139,7 +140,8 @@ fn refusal(model: &str, error: StartError) -> String {
             format!("unknown model {model}; did you mean {}?", near.join(" or "))
         }
         StartError::Failed { failure, .. } => failure_text(&failure),
-        error @ (StartError::Busy { .. }
+        error @ (StartError::InvalidMember { .. }
+        | StartError::Busy { .. }
         | StartError::Limited { .. }
         | StartError::Unavailable { .. }
         | StartError::Storage { .. }) => error.to_string(),

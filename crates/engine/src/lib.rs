@@ -27,6 +27,7 @@ mod health;
 pub mod router;
 mod runs;
 mod sandbox;
+mod schema;
 mod session;
 mod settings;
 mod shared;

@@ -16,6 +16,15 @@ pub enum StartError {
         /// Set if the name is that of a CLI that the gateway could run.
         cli: Option<KnownCli>,
     },
+    /// A member of the request that the model cannot honour.
+    #[error("{message}")]
+    InvalidMember {
+        /// `invalid_value` or `unsupported_parameter`.
+        code: &'static str,
+        /// Path of the member, as the client sent it.
+        member: String,
+        message: String,
+    },
     /// All slots are busy and the queue is full.
     #[error("{message}")]
     Busy { message: String, retry_after: Duration },
@@ -64,6 +73,7 @@ impl StartError {
             }
             Self::Failed { .. }
             | Self::UnknownModel { .. }
+            | Self::InvalidMember { .. }
             | Self::Busy { .. }
             | Self::Limited { .. }
             | Self::Unavailable { .. }
@@ -85,6 +95,7 @@ impl StartError {
                 Failure::new(Category::RateLimit, message.clone()).retry_after(Some(*retry_after))
             }
             Self::UnknownModel { .. } => Failure::new(Category::NotFound, "Unknown model"),
+            Self::InvalidMember { message, .. } => Failure::new(Category::Validation, message.clone()),
         }
     }
 

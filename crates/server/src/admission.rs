@@ -193,6 +193,7 @@ fn refusal<D>(app: &App<D>, error: &StartError, storage: StorageStatus) -> ApiEr
             ApiError::storage(storage, &app.config.secrets.mask(reason), *retry_after)
         }
         StartError::UnknownModel { .. }
+        | StartError::InvalidMember { .. }
         | StartError::Busy { .. }
         | StartError::Limited { .. }
         | StartError::Unavailable { .. }

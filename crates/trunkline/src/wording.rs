@@ -44,6 +44,9 @@ impl Refusal {
             error @ (StartError::Unavailable { .. } | StartError::Storage { .. }) => {
                 (None, error.to_string(), Category::Server, CliExit::Provider)
             }
+            error @ StartError::InvalidMember { .. } => {
+                (None, error.to_string(), Category::Validation, CliExit::General)
+            }
             error @ (StartError::Busy { .. } | StartError::Limited { .. }) => {
                 (None, error.to_string(), Category::RateLimit, CliExit::General)
             }

@@ -82,6 +82,7 @@ impl ApiError {
             | Category::NotFound
             | Category::Configuration
             | Category::Unknown
+            | Category::SchemaMismatch
             | Category::Cancelled => failure.retry_after,
         };
         // Strip escapes first: one in the middle of a secret would hide the secret from the mask.
@@ -113,6 +114,7 @@ impl ApiError {
             | Category::NotFound
             | Category::Configuration
             | Category::Unknown
+            | Category::SchemaMismatch
             | Category::Cancelled => Self::failed(failure, secrets),
         }
     }
@@ -395,6 +397,7 @@ const fn status(category: Category) -> u16 {
     match category {
         Category::RateLimit | Category::Quota => 429,
         Category::Timeout => 504,
+        Category::SchemaMismatch => 422,
         Category::Authentication
         | Category::Validation
         | Category::Network

@@ -6,6 +6,7 @@
 //! our requests to an OpenAI-compatible server, and its answers. There are no sockets, no clock and no randomness:
 //! callers pass in ids and times.
 
+pub mod answer_format;
 pub mod body;
 pub mod chat;
 mod delivered;

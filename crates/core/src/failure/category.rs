@@ -16,6 +16,8 @@ named_enum! {
         NotFound = "not_found",
         Configuration = "configuration",
         Unknown = "unknown",
+        /// The answer does not have the form that the client asked for.
+        SchemaMismatch = "schema_mismatch",
         /// The client disconnected or cancelled the turn.
         Cancelled = "cancelled",
     }
@@ -35,7 +37,7 @@ impl Category {
             Self::RateLimit => FailurePolicy { retry: true, fallback: false },
             Self::Network | Self::Server | Self::Timeout => FailurePolicy { retry: true, fallback: true },
             Self::Quota | Self::NotFound | Self::Unknown => FailurePolicy { retry: false, fallback: true },
-            Self::Authentication | Self::Validation | Self::Configuration | Self::Cancelled => {
+            Self::Authentication | Self::Validation | Self::Configuration | Self::SchemaMismatch | Self::Cancelled => {
                 FailurePolicy { retry: false, fallback: false }
             }
         }

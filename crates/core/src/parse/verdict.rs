@@ -99,6 +99,7 @@ pub(super) fn may_lack_command(transcript: &OutputTranscript, context: &Context,
         | Category::Network
         | Category::Server
         | Category::Timeout
+        | Category::SchemaMismatch
         | Category::Cancelled => false,
     }
 }
@@ -274,6 +275,7 @@ fn judge(texts: &[&str], stderr: &Stderr, context: &Context) -> Failure {
         | Category::NotFound
         | Category::Configuration
         | Category::Unknown
+        | Category::SchemaMismatch
         | Category::Cancelled => Category::Unknown,
     };
     Failure::new(category, "").retry_after(texts.iter().find_map(|text| retry_after(text)))

@@ -149,6 +149,8 @@ const fn counts(category: Category) -> bool {
         Category::NotFound => false,
         // A setting is wrong until it is changed.
         Category::Configuration => false,
+        // The provider answers; the model does not keep to the schema.
+        Category::SchemaMismatch => false,
         // The client cancelled the run.
         Category::Cancelled => false,
     }

@@ -5,6 +5,7 @@ mod aliases;
 mod asked_models;
 mod circuit;
 pub(crate) mod explain;
+mod honoured;
 pub(crate) mod models;
 mod policy;
 mod retries;
@@ -21,6 +22,7 @@ pub use side_requests::SideRequests;
 
 pub(crate) use asked_models::AskedModels;
 pub(crate) use circuit::{Circuits, Pass, Refused};
+pub(crate) use honoured::{has_own_tools, ignored_members, takes_tools};
 pub(crate) use policy::{Exposure, Failed, Next, next};
 pub(crate) use retries::Retries;
 pub(crate) use selection::{Candidate, Why, circuit_of};

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::provider::{self, Provider};
 use trunkline_core::turn::Turn;
-use trunkline_core::vocabulary::PromptDelivery;
 
 use crate::attempt::program::locate;
 use crate::attempt::template::LaunchTemplates;
 use crate::router::{
     Alias, AliasError, AliasRule, Aliases, AskedModels, Candidate, RetryPolicy, Router, SideRequests, Why,
+    has_own_tools, takes_tools,
 };
 use crate::start_error::KnownCli;
 
@@ -44,7 +44,14 @@ pub struct ModelAbilities {
     pub provider: String,
     /// Tools of the client reach the provider.
     pub tools: bool,
+    /// Answers match a JSON schema if the client sends one.
+    pub schemas: bool,
     pub images: bool,
+    pub sessions: bool,
+    /// The provider works with tools of its own: a shell, files.
+    pub own_tools: bool,
+    /// Runs work in a git worktree of their own.
+    pub worktree: bool,
     /// Answers come with reasoning. Unknown for a service, and false then.
     pub reasoning: bool,
 }
@@ -205,14 +212,23 @@ impl Models {
     /// Abilities of the provider that is tried first for a name. `None` if the name has no candidates.
     pub fn abilities(&self, name: &str) -> Option<ModelAbilities> {
         let candidates = self.candidates(name)?;
-        let backend = &candidates.first()?.model.backend;
-        let (tools, reasoning) = match backend {
-            Backend::Program(provider) => (provider.prompt == PromptDelivery::Request, true),
-            Backend::Api(_) => (true, false),
-            Backend::Agent(_) => (false, true),
+        let model = &candidates.first()?.model;
+        let backend = &model.backend;
+        let reasoning = match backend {
+            Backend::Program(_) | Backend::Agent(_) => true,
+            Backend::Api(_) => false,
         };
-        let (provider, images) = (backend.name().to_owned(), backend.takes_images());
-        Some(ModelAbilities { provider, tools, images, reasoning })
+        Some(ModelAbilities {
+            provider: backend.name().to_owned(),
+            tools: takes_tools(backend),
+            // The gateway checks answers itself; a service gets the schema.
+            schemas: true,
+            images: backend.takes_images(),
+            sessions: backend.resumes(),
+            own_tools: has_own_tools(backend),
+            worktree: model.worktree,
+            reasoning,
+        })
     }
 
     /// Whether a provider behind this name can give several answers to one request. True for an unknown name, which is refused

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use trunkline_core::event::{Attempted, Event, Receipt};
+use trunkline_core::event::{Answer, Attempted, Event, Receipt};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::model::Model;
 use trunkline_core::turn::{Message, Turn};
@@ -18,7 +18,9 @@ use crate::attempt::events::Attempt;
 use crate::attempt::request::{AttemptRequest, BeginError};
 use crate::router::models::Models;
 use crate::router::{Candidate, Exposure, Failed, Next, Pass, Refused, Why, circuit_of, next};
+use crate::runs::structured::{AnswerCheck, StructuredOutput};
 use crate::sandbox;
+use crate::schema::AnswerContract;
 use crate::session::resolve::ResolvedSession;
 use crate::session::{SessionPlace, SessionThread, end_of_past};
 use crate::shared::Shared;
@@ -65,6 +67,8 @@ pub(crate) struct AttemptLoop {
     reserved: Option<Reserved>,
     /// Notes about the turn for the client, in its answer.
     pub(crate) notes: Vec<String>,
+    /// Set if the gateway checks the form of the answer.
+    structured: Option<StructuredOutput>,
     /// Resolved when the processes of the previous attempt are gone.
     pub(crate) predecessor: Option<oneshot::Receiver<()>>,
 }
@@ -110,6 +114,7 @@ impl AttemptLoop {
             events: Vec::new(),
             thread,
             notes: Vec::new(),
+            structured: None,
             predecessor: None,
             reserved,
         };
@@ -132,6 +137,39 @@ impl AttemptLoop {
         let mut attempt_loop = Self::new(shared, models, run, turn, ResolvedSession { candidates, thread: None }, None);
         attempt_loop.thread = thread;
         attempt_loop
+    }
+
+    /// Adds the form that answers must have.
+    pub(crate) fn with_contract(mut self, contract: Option<Arc<AnswerContract>>) -> Self {
+        self.structured = contract.map(StructuredOutput::new);
+        self
+    }
+
+    /// Whether text is not shown before the whole answer was checked.
+    pub(crate) fn holds_text(&self, model: &Model) -> bool {
+        self.structured.is_some() && StructuredOutput::applies_to(model)
+    }
+
+    /// Checks the form of an answer.
+    pub(crate) fn check_answer(&mut self, model: &Model, answer: Answer, receipt: Option<&Receipt>) -> AnswerCheck {
+        let Some(structured) = &mut self.structured else { return AnswerCheck::Accepted(answer) };
+        let thread = self.thread.as_ref().filter(|_| model.backend.resumes());
+        structured.check(model, answer, thread.and_then(SessionThread::native_after_attempt), receipt)
+    }
+
+    /// Prepares the attempt that repairs an answer. It starts where the attempt with that answer ended.
+    pub(crate) fn repair_after(&mut self, failure: Failure) {
+        self.notify("the answer does not match the schema; asking for a corrected one".to_owned());
+        self.place = self.thread.as_ref().and_then(SessionThread::place_after_attempt).or_else(|| self.place.take());
+        self.last = Some(failure);
+    }
+
+    /// Returns the receipt of the run's workspace.
+    pub(crate) fn receipt(&self, last: Option<Receipt>) -> Option<Receipt> {
+        match &self.structured {
+            Some(structured) => structured.receipt(last),
+            None => last,
+        }
     }
 
     /// Tries one candidate after the other until an attempt runs. Dropping the future cancels the turn.
@@ -178,6 +216,9 @@ impl AttemptLoop {
                 Ok(attempt) => {
                     if let Some(thread) = &mut self.thread {
                         thread.attempt_started(&model);
+                        if let Some(structured) = &self.structured {
+                            structured.continue_session(thread, &model);
+                        }
                     }
                     return Ok(RunningAttempt { attempt, pass, model, began });
                 }
@@ -200,8 +241,9 @@ impl AttemptLoop {
 
     async fn begin(&self, model: &Arc<Model>, permit: Permit) -> Result<Attempt, BeginError> {
         let another = self.at + 1 < self.candidates.len();
+        let turn = self.structured.as_ref().map(|structured| structured.prepare(&self.turn, model));
         let attempt = AttemptRequest {
-            turn: &self.turn,
+            turn: turn.as_deref().unwrap_or(&self.turn),
             model,
             models: &self.models,
             id: &self.attempt_id(),

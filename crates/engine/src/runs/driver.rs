@@ -23,10 +23,11 @@ use trunkline_core::phase::Phase;
 use trunkline_core::turn::AnswerTiming;
 use trunkline_store::CurrentAttempt;
 
-use crate::router::Exposure;
+use crate::router::{Exposure, ignored_members};
 use crate::runs::attempts::{AttemptLoop, AttemptStart, RunningAttempt};
 use crate::runs::live::ActiveRun;
 use crate::runs::parked::ParkedAttempt;
+use crate::runs::structured::AnswerCheck;
 use crate::session::SessionThread;
 use crate::shared::Shared;
 use crate::start_error::{StartError, cancelled};
@@ -218,17 +219,13 @@ impl RunDriver {
         let (attempt_loop, running) = &mut **running;
         let streaming = attempt_loop.turn.shown == AnswerTiming::AsItComes;
         match event {
+            // Text is shown once the answer was checked.
+            Event::Text { .. } if attempt_loop.holds_text(&running.model) => running.pass.promising(),
             Event::Text { delta } => {
                 running.pass.promising();
                 self.seen.anything |= streaming;
                 self.seen.text |= streaming;
-                let gap = std::mem::take(&mut self.gap);
-                let delta = if gap { format!("\n\n{delta}") } else { delta };
-                match &mut self.streamed {
-                    Some(streamed) if streamed.len() + delta.len() <= MAX_STREAMED_BYTES => streamed.push_str(&delta),
-                    Some(_) | None => self.streamed = None,
-                }
-                self.events.push_back(Event::Text { delta });
+                self.show_text(delta);
             }
             Event::Thinking { .. } | Event::ToolCall { .. } => {
                 self.seen.anything |= streaming;
@@ -242,7 +239,20 @@ impl RunDriver {
             Event::Workspace(receipt) => self.receipt = Some(receipt),
             Event::Finished(answer) => {
                 running.pass.succeeded();
-                self.finished(answer);
+                let held = attempt_loop.holds_text(&running.model);
+                match attempt_loop.check_answer(&running.model, answer, self.receipt.as_ref()) {
+                    AnswerCheck::Accepted(answer) => {
+                        if held && !answer.content.is_empty() {
+                            self.show_text(answer.content.clone());
+                        }
+                        self.finished(answer);
+                    }
+                    AnswerCheck::Repair(failure) => self.repair(failure),
+                    AnswerCheck::Rejected(failure) => {
+                        self.receipt = attempt_loop.receipt(self.receipt.take());
+                        self.failed(failure);
+                    }
+                }
             }
             Event::Failed(failure) => self.failed(failure),
             Event::Started { session: Some(native), model } => {
@@ -261,6 +271,28 @@ impl RunDriver {
             | Event::Unknown { .. }
             | Event::Attempted(_) => self.events.push_back(event),
         }
+    }
+
+    fn show_text(&mut self, delta: String) {
+        let gap = std::mem::take(&mut self.gap);
+        let delta = if gap { format!("\n\n{delta}") } else { delta };
+        match &mut self.streamed {
+            Some(streamed) if streamed.len() + delta.len() <= MAX_STREAMED_BYTES => streamed.push_str(&delta),
+            Some(_) | None => self.streamed = None,
+        }
+        self.events.push_back(Event::Text { delta });
+    }
+
+    /// Starts the attempt that repairs an answer of the wrong form.
+    fn repair(&mut self, failure: Failure) {
+        let DriverState::Running(running) = std::mem::replace(&mut self.state, DriverState::Done) else { return };
+        let (mut attempt_loop, mut running) = *running;
+        attempt_loop.record_attempt(&running.model, running.began, Some(&failure), self.receipt.take());
+        attempt_loop.repair_after(failure);
+        self.events.extend(attempt_loop.events.drain(..));
+        attempt_loop.predecessor = running.attempt.gone();
+        drop(running);
+        self.state = DriverState::Starting(Box::pin(attempt_loop.start_next()));
     }
 
     /// Starts another attempt, or ends the run.
@@ -314,6 +346,7 @@ impl RunDriver {
         let DriverState::Running(running) = std::mem::replace(&mut self.state, DriverState::Done) else { return };
         let (mut attempt_loop, running) = *running;
         answer.notes.append(&mut attempt_loop.notes);
+        answer.ignored = ignored_members(&attempt_loop.turn, &running.model);
         let resumption =
             attempt_loop.thread.as_ref().filter(|thread| thread.is_resumable()).map(SessionThread::resumption);
         if resumption.is_some() && !self.named {
@@ -323,7 +356,7 @@ impl RunDriver {
         }
         self.current.session = resumption;
         attempt_loop.record_attempt(&running.model, running.began, None, None);
-        self.events.extend(self.receipt.take().map(Event::Workspace));
+        self.events.extend(attempt_loop.receipt(self.receipt.take()).map(Event::Workspace));
         self.events.extend(attempt_loop.events.drain(..));
         if running.attempt.is_parked() {
             return self.park(attempt_loop, running, answer);

@@ -34,6 +34,7 @@ pub(crate) mod masking;
 pub(crate) mod parked;
 mod queries;
 mod start;
+pub(crate) mod structured;
 mod sweep;
 mod sweep_state;
 mod waiting_client;

@@ -12,11 +12,13 @@ use super::attempts::{AttemptLoop, RunningAttempt};
 use super::driver::RunDriver;
 use super::live::RunRegistration;
 use super::parked::{ParkedAttempt, TakenAttempt, ToolResults};
+use super::structured::StructuredOutput;
 use super::waiting_client::PatienceDeadline;
 use crate::admission::Reserved;
 use crate::engine::Engine;
-use crate::router::Candidate;
 use crate::router::models::Models;
+use crate::router::{Candidate, ignored_members};
+use crate::schema::AnswerContract;
 use crate::session::resolve::SessionResolver;
 use crate::start_error::StartError;
 use crate::store_writer::{Recorder, RunEnd, RunStart};
@@ -62,7 +64,8 @@ impl Engine {
         let Some(candidates) = models.candidates(&turn.model) else {
             return Err(self.unknown_model(&models, &turn.model));
         };
-        let mut candidates = capable(turn, candidates)?;
+        let mut candidates = honouring(turn, capable(turn, candidates)?)?;
+        let contract = contract(turn, &candidates)?;
         if turn.side.is_some() {
             for candidate in &mut candidates {
                 candidate.model = models.side_requests().for_side_request(&candidate.model);
@@ -70,7 +73,7 @@ impl Engine {
         }
         self.shared.admission.admit(&turn.owner, &turn.model)?;
         let results = self.shared.runs.parked.note(turn)?;
-        Ok(AdmittedTurn { candidates, models, reserved: None, key: None, results })
+        Ok(AdmittedTurn { candidates, models, reserved: None, key: None, results, contract })
     }
 
     /// Reserves a slot or a place in the queue, before a run is accepted.
@@ -163,7 +166,8 @@ impl Engine {
         let reserved = resolver.reserved.into_inner().unwrap_or_else(PoisonError::into_inner);
         let takes_tools = |candidate: &Candidate| candidate.model.backend.takes_client_tools();
         let lost = admitted.results == ToolResults::Gone && resolved.candidates.iter().any(takes_tools);
-        let mut attempt_loop = AttemptLoop::new(Arc::clone(shared), admitted.models, run, turn, resolved, reserved);
+        let attempt_loop = AttemptLoop::new(Arc::clone(shared), admitted.models, run, turn, resolved, reserved);
+        let mut attempt_loop = attempt_loop.with_contract(admitted.contract);
         if lost {
             attempt_loop.notes.push(GONE_NOTE.to_owned());
         }
@@ -206,6 +210,7 @@ impl Engine {
         attempt.resume(&run, permit, |id| results.get(id).cloned().map_or_else(unknown, Ok));
         turn.session = None;
         let attempt_loop = AttemptLoop::continuing(Arc::clone(shared), admitted.models, run, turn, &model, thread);
+        let attempt_loop = attempt_loop.with_contract(admitted.contract);
         Ok(RunDriver::continuing(attempt_loop, RunningAttempt { attempt, pass, model, began }, recorder))
     }
 }
@@ -217,6 +222,8 @@ pub(crate) struct AdmittedTurn {
     reserved: Option<Reserved>,
     key: Option<KeyClaim>,
     results: ToolResults,
+    /// Form of the answer, if the gateway checks it.
+    contract: Option<Arc<AnswerContract>>,
 }
 
 impl AdmittedTurn {
@@ -260,4 +267,37 @@ fn capable(turn: &Turn, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, Fa
         Some(Err(failure)) if capable.is_empty() => Err(failure),
         _ => Ok(capable),
     }
+}
+
+/// Returns the candidates that honour every member of the request, or do not mind. If there is none, the error names the
+/// members that the first candidate ignores.
+fn honouring(turn: &Turn, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, StartError> {
+    let refuses = |candidate: &Candidate| {
+        let strict = turn.side.is_none() && candidate.model.strict_parameters;
+        Some(if strict { ignored_members(turn, &candidate.model) } else { Vec::new() }).filter(|list| !list.is_empty())
+    };
+    let first = candidates.first().and_then(|first| Some((first.model.name.clone(), refuses(first)?)));
+    let accepting: Vec<Candidate> = candidates.into_iter().filter(|candidate| refuses(candidate).is_none()).collect();
+    match first {
+        Some((model, ignored)) if accepting.is_empty() => Err(StartError::InvalidMember {
+            code: "unsupported_parameter",
+            message: format!("no effect on {model}: {} (strictParameters)", ignored.join(", ")),
+            member: ignored.into_iter().next().unwrap_or_default(),
+        }),
+        _ => Ok(accepting),
+    }
+}
+
+/// Compiles the form of the answer, if a candidate may answer whose answers the gateway checks.
+fn contract(turn: &Turn, candidates: &[Candidate]) -> Result<Option<Arc<AnswerContract>>, StartError> {
+    let Some(format) = &turn.answer_format else { return Ok(None) };
+    if !candidates.iter().any(|candidate| StructuredOutput::applies_to(&candidate.model)) {
+        return Ok(None);
+    }
+    let compiled = AnswerContract::compile(format).map_err(|reason| StartError::InvalidMember {
+        code: "invalid_value",
+        message: format!("invalid schema in `{}`: {reason}", format.member),
+        member: format.member.to_owned(),
+    })?;
+    Ok(Some(Arc::new(compiled)))
 }

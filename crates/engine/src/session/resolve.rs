@@ -211,6 +211,7 @@ impl SessionResolver<'_> {
                 StartError::Busy { message: format!("{message}{holder}"), retry_after }
             }
             StartError::UnknownModel { .. }
+            | StartError::InvalidMember { .. }
             | StartError::Limited { .. }
             | StartError::Unavailable { .. }
             | StartError::Storage { .. }

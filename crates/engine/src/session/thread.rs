@@ -160,6 +160,16 @@ impl SessionThread {
         places.of(self.id()).or_else(|| places.of(self.native()?))
     }
 
+    /// The provider's id of the session after an attempt, if the provider can resume it.
+    pub(crate) fn native_after_attempt(&self) -> Option<SessionId> {
+        self.reported.clone().or_else(|| self.native().cloned())
+    }
+
+    /// Worktree and commit where the last attempt of this turn ended.
+    pub(crate) fn place_after_attempt(&self) -> Option<SessionPlace> {
+        self.sessions.places.of(self.id())
+    }
+
     /// Records that an attempt with this model has started.
     pub(crate) fn attempt_started(&mut self, model: &Model) {
         self.attempt = Some((model.backend.name().to_owned(), model.repo.clone()));

@@ -83,6 +83,7 @@ impl<R: RunEvents> AnswerFeed<R> {
         let (run, attempts) = match error {
             StartError::Failed { run, attempts, .. } => (run, attempts),
             StartError::UnknownModel { .. }
+            | StartError::InvalidMember { .. }
             | StartError::Busy { .. }
             | StartError::Limited { .. }
             | StartError::Unavailable { .. }
@@ -143,6 +144,9 @@ pub(crate) fn start_refusal(error: &StartError, secrets: &Secrets) -> ApiError {
                 Some(cli) => error.known_cli(&cli.why, &cli.remedy),
                 None => error,
             }
+        }
+        StartError::InvalidMember { code, member, message } => {
+            ApiError::invalid(code, secrets.mask(message)).about(member.as_str())
         }
         StartError::Busy { message, retry_after } => ApiError::busy(message, *retry_after),
         StartError::Limited { message, retry_after } => ApiError::limited(message, *retry_after),

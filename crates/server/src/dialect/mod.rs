@@ -10,6 +10,7 @@
 //!
 //! An error is an [`ApiError`] with its status everywhere; only its body depends on the dialect ([`error_body`]).
 
+mod abilities;
 pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod embeddings;
@@ -18,6 +19,7 @@ mod estimate;
 mod functions;
 pub(crate) mod gemini;
 mod json;
+mod members;
 pub(crate) mod messages;
 pub(crate) mod ollama;
 mod question;
@@ -35,6 +37,7 @@ use http::header::USER_AGENT;
 use http::request::Parts;
 use trunkline_core::secret::Secrets;
 use trunkline_core::turn::{OnDisconnect, Turn};
+use trunkline_wire::answer_format::answer_format;
 use trunkline_wire::error::ApiError;
 use uuid::Uuid;
 
@@ -47,10 +50,14 @@ use crate::connection::body;
 use crate::door::Door;
 use crate::repeat::{self, EarlierRequest, RequestIdentity};
 pub(crate) use error_body::AnswerShape;
+use members::MemberTable;
 
 /// An API dialect, in which clients ask for turns.
 pub(crate) trait Dialect: Send + 'static {
     type Format: AnswerFormat;
+
+    /// The members of its requests.
+    const MEMBERS: &'static MemberTable;
 
     /// Answers a request that asks for no turn. `None` if it asks for one.
     fn at_once<D: Door>(_app: &App<D>, _body: &[u8]) -> Option<Result<HttpResponse, ApiError>> {
@@ -145,6 +152,8 @@ async fn exchange<T: Dialect, D: Door>(app: &Arc<App<D>>, head: &Parts, body: Bo
         return response;
     }
     let Asked { mut turn, delivery, format } = T::read(app, head, &body).await?;
+    turn.answer_format = answer_format(&turn.options, T::MEMBERS.schema)?;
+    turn.members = T::MEMBERS.read(&body);
     let key = admission::idempotency_key(&head.headers, T::target(head), &body)?;
     let identity = key.is_none().then(|| RequestIdentity::new(head, &body));
     drop(body);

@@ -63,6 +63,7 @@ struct ModelsFileEntry {
     resume: bool,
     on_disconnect: OnDisconnect,
     join_repeats: bool,
+    strict_parameters: bool,
     policy: HelperPolicy,
     options: ModelOptions,
     /// Warnings about values that were read.
@@ -190,6 +191,7 @@ impl ModelsFileEntry {
             resume: members.value("resume")?.unwrap_or(true),
             on_disconnect: members.or_default("on_disconnect")?,
             join_repeats: members.value("join_repeats")?.unwrap_or(true),
+            strict_parameters: members.or_default("strict_parameters")?,
             policy: members.or_default("policy")?,
             options: ModelOptions::read(members, folder, environment)?,
             warnings: members.warnings.take(),
@@ -243,6 +245,7 @@ impl ModelsFileEntry {
             resume: self.resume,
             on_disconnect: self.on_disconnect,
             join_repeats: self.join_repeats,
+            strict_parameters: self.strict_parameters,
             name,
             ..base
         };

@@ -101,7 +101,7 @@ const fn message_for(category: Category) -> Option<&'static str> {
         Category::NotFound => Some("model not found"),
         Category::Configuration => Some("invalid config"),
         Category::Unknown => Some("the session is in a bad mood"),
-        Category::Cancelled => None,
+        Category::SchemaMismatch | Category::Cancelled => None,
     }
 }
 

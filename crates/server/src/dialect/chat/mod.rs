@@ -15,6 +15,7 @@ use trunkline_wire::stream::{Chunks, UsageChunk};
 use super::{AnswerFormat, Asked, Delivery, Dialect, RunHead};
 use crate::answer::WholeAnswer;
 use crate::app::App;
+use crate::dialect::members::{self, MemberTable};
 use crate::door::Door;
 
 pub(crate) struct Chat;
@@ -28,6 +29,7 @@ pub(crate) struct Completion {
 
 impl Dialect for Chat {
     type Format = Completion;
+    const MEMBERS: &'static MemberTable = &members::CHAT;
 
     async fn read<D: Door>(app: &App<D>, _head: &Parts, body: &[u8]) -> Result<Asked<Completion>, ApiError> {
         let mut chat = ChatRequest::parse(body)?;

@@ -12,6 +12,7 @@ use trunkline_wire::request::may_name_a_model;
 use crate::answer::reply;
 use crate::answer::reply::HttpResponse;
 use crate::app::App;
+use crate::dialect::abilities::Abilities;
 use crate::dialect::{gemini, messages};
 use crate::door::Door;
 
@@ -30,6 +31,7 @@ struct ModelObject {
     /// Display name of the upstream model, if the provider has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
+    trunkline: Option<Abilities>,
 }
 
 pub(crate) async fn list<D: Door>(State(app): State<Arc<App<D>>>, headers: HeaderMap) -> HttpResponse {
@@ -67,5 +69,12 @@ pub(crate) async fn one<D: Door>(
 }
 
 fn model<D: Door>(app: &App<D>, id: String) -> ModelObject {
-    ModelObject { name: app.door.display_name(&id), id, object: "model", created: app.started, owned_by: "trunkline" }
+    ModelObject {
+        name: app.door.display_name(&id),
+        trunkline: Abilities::of(app, &id),
+        id,
+        object: "model",
+        created: app.started,
+        owned_by: "trunkline",
+    }
 }

@@ -21,6 +21,7 @@ use trunkline_wire::stream::UsageChunk;
 
 use super::{AnswerFormat, Asked, Delivery, Dialect, RunHead};
 use crate::app::App;
+use crate::dialect::members::{self, MemberTable};
 use crate::door::Door;
 use encoder::TextEncoder;
 use request::CompletionRequest;
@@ -47,6 +48,7 @@ pub(crate) fn routes<D: Door>(mut router: Router<Arc<App<D>>>) -> Router<Arc<App
 
 impl Dialect for Completions {
     type Format = TextFormat;
+    const MEMBERS: &'static MemberTable = &members::COMPLETIONS;
 
     async fn read<D: Door>(_app: &App<D>, _head: &Parts, body: &[u8]) -> Result<Asked<TextFormat>, ApiError> {
         let mut request: CompletionRequest = body::parse(body)?;

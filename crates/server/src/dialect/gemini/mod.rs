@@ -41,6 +41,7 @@ use crate::answer::reply;
 use crate::answer::reply::HttpResponse;
 use crate::app::App;
 use crate::connection::body::read_json;
+use crate::dialect::members::{self, MemberTable};
 use crate::door::Door;
 use encoder::{ResponseFrames, WholeResponse};
 pub(super) use error::body as error_body;
@@ -132,6 +133,7 @@ fn call_of(head: &Parts) -> Result<&Call, ApiError> {
 
 impl<S: StreamSyntax> Dialect for Gemini<S> {
     type Format = ResponseFormat<S>;
+    const MEMBERS: &'static MemberTable = &members::GEMINI;
 
     /// The model and the method are in the path.
     fn target(head: &Parts) -> &str {

@@ -12,6 +12,7 @@ use trunkline_wire::request::may_name_a_model;
 use crate::answer::reply;
 use crate::answer::reply::HttpResponse;
 use crate::app::App;
+use crate::dialect::abilities::Abilities;
 use crate::door::Door;
 
 /// Calls that every model accepts.
@@ -30,6 +31,7 @@ struct ModelObject {
     version: &'static str,
     display_name: String,
     supported_generation_methods: [&'static str; 3],
+    trunkline: Option<Abilities>,
 }
 
 /// Whether a client expects this shape on a path that other dialects have, too. Google's clients send both headers.
@@ -70,5 +72,6 @@ fn model<D: Door>(app: &App<D>, name: &str) -> ModelObject {
         version: "1",
         display_name: app.door.display_name(name).unwrap_or_else(|| name.to_owned()),
         supported_generation_methods: METHODS,
+        trunkline: Abilities::of(app, name),
     }
 }

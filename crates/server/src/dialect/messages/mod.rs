@@ -35,6 +35,7 @@ use crate::answer::reply;
 use crate::answer::reply::HttpResponse;
 use crate::app::App;
 use crate::connection::body;
+use crate::dialect::members::{self, MemberTable};
 use crate::door::Door;
 use content::Form;
 use encoder::MessageEncoder;
@@ -70,6 +71,7 @@ pub(super) fn is_spoken(path: &str, headers: &HeaderMap) -> bool {
 
 impl Dialect for Messages {
     type Format = MessageFormat;
+    const MEMBERS: &'static MemberTable = &members::MESSAGES;
 
     async fn read<D: Door>(_app: &App<D>, _head: &Parts, body: &[u8]) -> Result<Asked<MessageFormat>, ApiError> {
         let request = MessagesRequest::parse(body)?;

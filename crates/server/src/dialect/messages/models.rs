@@ -8,6 +8,7 @@ use super::VERSION_HEADER;
 use crate::answer::reply;
 use crate::answer::reply::HttpResponse;
 use crate::app::App;
+use crate::dialect::abilities::Abilities;
 use crate::door::Door;
 
 #[derive(Serialize)]
@@ -26,6 +27,7 @@ struct ModelInfo<'a> {
     display_name: String,
     /// RFC 3339.
     created_at: String,
+    trunkline: Option<Abilities>,
 }
 
 /// Whether a client expects this shape.
@@ -57,5 +59,6 @@ fn info<'a, D: Door>(app: &App<D>, id: &'a str) -> ModelInfo<'a> {
         id,
         display_name: app.door.display_name(id).unwrap_or_else(|| id.to_owned()),
         created_at: Time::from_millis(started).to_string(),
+        trunkline: Abilities::of(app, id),
     }
 }

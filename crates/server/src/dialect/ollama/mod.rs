@@ -37,6 +37,7 @@ use trunkline_wire::request::MAX_IMAGES;
 use super::{AnswerFormat, Asked, Delivery, Dialect, RunHead};
 use crate::answer::reply::HttpResponse;
 use crate::app::App;
+use crate::dialect::members::{self, MemberTable};
 use crate::door::Door;
 use encoder::{LineEncoder, Shape};
 use request::{ChatBody, GenerateBody};
@@ -80,6 +81,7 @@ pub(crate) fn routes<D: Door>(mut router: Router<Arc<App<D>>>) -> Router<Arc<App
 
 impl Dialect for OllamaChat {
     type Format = OllamaFormat;
+    const MEMBERS: &'static MemberTable = &members::OLLAMA;
 
     fn at_once<D: Door>(app: &App<D>, body: &[u8]) -> Option<Result<HttpResponse, ApiError>> {
         load::answer(app, Shape::Chat, body)
@@ -97,6 +99,7 @@ impl Dialect for OllamaChat {
 
 impl Dialect for OllamaGenerate {
     type Format = OllamaFormat;
+    const MEMBERS: &'static MemberTable = &members::OLLAMA;
 
     fn at_once<D: Door>(app: &App<D>, body: &[u8]) -> Option<Result<HttpResponse, ApiError>> {
         load::answer(app, Shape::Generate, body)

@@ -21,6 +21,7 @@ use crate::answer::reply;
 use crate::answer::reply::HttpResponse;
 use crate::app::App;
 use crate::connection::body as request_body;
+use crate::dialect::abilities::Abilities;
 use crate::door::Door;
 
 /// Version of Ollama whose API this is. Some clients refuse to talk to an old one.
@@ -141,6 +142,7 @@ fn describe<D: Door>(app: &App<D>, name: &str) -> Result<Value, ApiError> {
         "model_info": info,
         "capabilities": capabilities,
         "modified_at": rfc3339(app.started),
+        "trunkline": Abilities::of(app, name),
     }))
 }
 

@@ -41,6 +41,7 @@ use crate::answer::reply;
 use crate::answer::reply::HttpResponse;
 use crate::app::App;
 use crate::continuations::Continuation;
+use crate::dialect::members::{self, MemberTable};
 use crate::door::Door;
 use encoder::ResponseEncoder;
 use frames::Written;
@@ -68,6 +69,7 @@ fn is_codex(head: &Parts) -> bool {
 
 impl Dialect for Responses {
     type Format = ResponseFormat;
+    const MEMBERS: &'static MemberTable = &members::RESPONSES;
 
     async fn read<D: Door>(app: &App<D>, head: &Parts, body: &[u8]) -> Result<Asked<ResponseFormat>, ApiError> {
         let mut request: ResponsesRequest = body::parse(body)?;

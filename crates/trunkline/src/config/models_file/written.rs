@@ -19,7 +19,7 @@ use super::super::times::millis_warning;
 use super::sections::{ALIASES, SERVER};
 
 /// Members of a model that are not among the options shared with `router.yaml`.
-const MEMBERS: [&str; 10] = [
+const MEMBERS: [&str; 11] = [
     "driver",
     "repo_path",
     "command",
@@ -29,6 +29,7 @@ const MEMBERS: [&str; 10] = [
     "resume",
     "on_disconnect",
     "join_repeats",
+    "strict_parameters",
     "policy",
 ];
 
