@@ -112,7 +112,7 @@ fn failure_messages_in_the_guide_are_classified_as_documented() {
             assert_eq!(retry_after(message), Some(Duration::from_secs(30)));
         }
     }
-    assert_eq!(kinds.len(), Category::ALL.len() - 2, "all but unknown and cancelled: {kinds:?}");
+    assert_eq!(kinds.len(), Category::ALL.len() - 3, "all but unknown, schema_mismatch and cancelled: {kinds:?}");
 }
 
 #[test]
