@@ -1,5 +1,6 @@
 //! A larger stack for recursive code whose depth a client or a model chooses.
 
+use std::io;
 use std::panic::resume_unwind;
 use std::thread::Builder;
 
@@ -7,10 +8,10 @@ use std::thread::Builder;
 const STACK_BYTES: usize = 128 * 1024 * 1024;
 
 /// Calls a function on a thread with a large stack, of which only the used part takes memory.
-pub(super) fn on_deep_stack<T: Send>(call: impl FnOnce() -> T + Send) -> T {
+/// Fails if the machine cannot start another thread.
+pub(super) fn on_deep_stack<T: Send>(call: impl FnOnce() -> T + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
-        let thread = Builder::new().name("schema".to_owned()).stack_size(STACK_BYTES).spawn_scoped(scope, call);
-        let thread = thread.expect("the gateway can start a thread");
-        thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+        let thread = Builder::new().name("schema".to_owned()).stack_size(STACK_BYTES).spawn_scoped(scope, call)?;
+        Ok(thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
     })
 }

@@ -139,7 +139,8 @@ impl<'a> Survey<'a> {
                         path.pop();
                     }
                 }
-                value => self.schema(value, path)?,
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+                Value::Array(_) | Value::Object(_) => self.schema(value, path)?,
             }
             path.pop();
         }

@@ -73,7 +73,7 @@ impl AnswerContract {
             JsonShape::Object => ContractShape::Object,
             JsonShape::Schema(json) => {
                 let text = json.as_str().to_owned();
-                on_deep_stack(|| compile(text))?
+                on_deep_stack(|| compile(text)).map_err(|error| format!("cannot be compiled now: {error}"))??
             }
         };
         Ok(Self { shape, strict: format.strict })
@@ -86,7 +86,9 @@ impl AnswerContract {
 
     /// Checks an answer. Code fences and prose around the JSON are removed if the rest is valid.
     pub(crate) fn check(&self, answer: &str) -> Verdict {
-        on_deep_stack(|| self.check_here(answer))
+        on_deep_stack(|| self.check_here(answer)).unwrap_or_else(|error| {
+            Verdict::Rejected(Rejection { is_json: false, problems: vec![format!("cannot be checked now: {error}")] })
+        })
     }
 
     fn check_here(&self, answer: &str) -> Verdict {
