@@ -11,14 +11,14 @@ const FORMAT: &str = "response_format";
 const BY_EXECUTABLES: [&str; 5] = ["max_tokens", "max_completion_tokens", "temperature", "top_p", "tools"];
 
 /// Options that come with tools.
-const WITH_TOOLS: [&str; 5] = ["tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"];
+const WITH_TOOLS: [&str; 3] = ["tools", "tool_choice", "parallel_tool_calls"];
 
 /// Whether a provider gets the tools of the client.
 pub(crate) fn takes_tools(backend: &Backend) -> bool {
     match backend {
-        Backend::Program(provider) => provider.prompt == PromptDelivery::Request,
+        Backend::Program(provider) if provider.prompt == PromptDelivery::Request => true,
+        Backend::Program(_) | Backend::Agent(_) => backend.takes_client_tools(),
         Backend::Api(_) => true,
-        Backend::Agent(_) => false,
     }
 }
 
