@@ -79,6 +79,11 @@ impl InputItem {
         Self { role: Some("user".to_owned()), content: Some(Content::Text(text)), ..Self::default() }
     }
 
+    /// Whether it stands for an item of an earlier response.
+    pub(super) fn is_reference(&self) -> bool {
+        self.kind() == "item_reference"
+    }
+
     pub(super) fn kind(&self) -> &str {
         self.kind.as_deref().unwrap_or("message")
     }

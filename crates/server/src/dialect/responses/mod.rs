@@ -4,10 +4,10 @@
 //! and its output is made of the run's events, whenever it is asked for.
 //!
 //! ```text
-//! request, items, tools   the body on the wire          frames     numbered frames of a stream
-//! messages                items as messages             output     items and their events
-//! previous                earlier responses             object     the response object
-//! stored, routes          responses that are read later encoder    events of a run as a response
+//! request, items, tools   the body on the wire          frames            numbered frames of a stream
+//! messages                items as messages             output(_objects)  items and their events
+//! previous                earlier responses             object            the response object
+//! stored, routes          responses that are read later encoder           events of a run as a response
 //! ```
 
 mod encoder;
@@ -17,6 +17,7 @@ mod items;
 mod messages;
 mod object;
 mod output;
+mod output_objects;
 mod previous;
 mod request;
 pub(crate) mod routes;
@@ -83,7 +84,10 @@ impl Dialect for Responses {
             Input::List(items) => items,
         };
         let client = admission::client(head);
-        previous::follow_references(app, &client, &mut items).await?;
+        // On the heap, like everything that few requests need: a future is copied several times until it runs.
+        if items.iter().any(InputItem::is_reference) {
+            Box::pin(previous::follow_references(app, &client, &mut items)).await?;
+        }
         let wishes = request.take_wishes();
         let stored = StoredRequest {
             previous: request.previous_response_id.clone(),
@@ -98,7 +102,7 @@ impl Dialect for Responses {
         let (mut session, mut continuation) = (None, None);
         if let Some(id) = &request.previous_response_id {
             let brings_results = items.iter().any(|item| item.kind() == "function_call_output");
-            match previous::resolve(app, &client, &model, id, brings_results).await? {
+            match Box::pin(previous::resolve(app, &client, &model, id, brings_results)).await? {
                 Continued::Session(known, claim) => (session, continuation) = (Some(known), Some(claim)),
                 Continued::History(history) => messages.extend(history),
             }

@@ -18,6 +18,7 @@ use trunkline_core::event::ToolCall;
 
 use super::frames::FrameWriter;
 use super::ids;
+use super::output_objects::{ItemEvent, ItemObject, PartEvent, PartObject, PartPlace, TextDone};
 use crate::dialect::json::json as append_json;
 
 /// The output of a response so far.
@@ -104,7 +105,7 @@ impl Output {
     pub(super) fn items(&self) -> Vec<String> {
         let mut items = self.items.clone();
         if let Some(open) = &self.open {
-            items[open.index] = open.item(ItemStatus::InProgress).to_string();
+            items[open.index] = as_json(&open.item(ItemStatus::InProgress));
         }
         for tool in &self.tools {
             items[tool.index] = tool.item.to_string();
@@ -163,7 +164,7 @@ impl Output {
             "id": ids::item("tool", &self.run, index), "type": "trunkline:tool_call", "status": "in_progress",
             "name": name, "input": input, "output": null, "ok": null,
         });
-        frames.frame("response.output_item.added", &json!({"output_index": index, "item": item}), out);
+        frames.frame("response.output_item.added", &ItemEvent { output_index: index, item: &item }, out);
         self.items.push(String::new());
         self.tools.push(OpenTool { index, tool: tool.to_owned(), item });
     }
@@ -194,7 +195,7 @@ impl Output {
 
     fn close_tool(&mut self, mut open: OpenTool, status: ItemStatus, frames: &mut FrameWriter, out: &mut Vec<u8>) {
         open.item["status"] = status.name().into();
-        frames.frame("response.output_item.done", &json!({"output_index": open.index, "item": open.item}), out);
+        frames.frame("response.output_item.done", &ItemEvent { output_index: open.index, item: &open.item }, out);
         self.items[open.index] = open.item.to_string();
     }
 
@@ -230,7 +231,7 @@ impl Output {
         self.has_answer |= prefix != "rs";
         let open = OpenItem { kind, index, id, text: String::new(), before_delta };
         let item = open.item(ItemStatus::InProgress);
-        frames.frame("response.output_item.added", &json!({"output_index": index, "item": item}), out);
+        frames.frame("response.output_item.added", &ItemEvent { output_index: index, item }, out);
         match open.kind {
             OpenKind::Message => frames.frame("response.content_part.added", &open.part(true), out),
             OpenKind::Reasoning => frames.frame("response.reasoning_summary_part.added", &open.part(true), out),
@@ -243,69 +244,62 @@ impl Output {
     /// Closes the open item.
     fn close(&mut self, status: ItemStatus, frames: &mut FrameWriter, out: &mut Vec<u8>) {
         let Some(open) = self.open.take() else { return };
-        let OpenItem { kind, index, id, text, .. } = &open;
+        let OpenItem { kind, index, id: item_id, text, .. } = &open;
+        let output_index = *index;
         match kind {
             OpenKind::Message => {
-                let done =
-                    json!({"item_id": id, "output_index": index, "content_index": 0, "text": text, "logprobs": []});
+                let done = TextDone::Message { item_id, output_index, content_index: 0, text, logprobs: [] };
                 frames.frame("response.output_text.done", &done, out);
                 frames.frame("response.content_part.done", &open.part(false), out);
             }
             OpenKind::Reasoning => {
-                let done = json!({"item_id": id, "output_index": index, "summary_index": 0, "text": text});
+                let done = TextDone::Reasoning { item_id, output_index, summary_index: 0, text };
                 frames.frame("response.reasoning_summary_text.done", &done, out);
                 frames.frame("response.reasoning_summary_part.done", &open.part(false), out);
             }
             OpenKind::Call { name, .. } => {
-                let done = json!({"item_id": id, "output_index": index, "name": name, "arguments": text});
+                let done = TextDone::Call { item_id, output_index, name, arguments: text };
                 frames.frame("response.function_call_arguments.done", &done, out);
             }
         }
         let item = open.item(status);
-        frames.frame("response.output_item.done", &json!({"output_index": index, "item": item}), out);
-        self.items[*index] = item.to_string();
+        self.items[output_index] = as_json(&item);
+        frames.frame("response.output_item.done", &ItemEvent { output_index, item }, out);
     }
 }
 
 impl OpenItem {
     /// The item. Its content is empty while it has no text.
-    fn item(&self, status: ItemStatus) -> Value {
+    fn item(&self, status: ItemStatus) -> ItemObject<'_> {
         let Self { kind, id, text, .. } = self;
         let begun = status != ItemStatus::InProgress || !text.is_empty();
-        let list = |part: Value| if begun { json!([part]) } else { json!([]) };
+        let status = status.name();
         match kind {
-            OpenKind::Message => json!({
-                "id": id, "type": "message", "status": status.name(), "role": "assistant",
-                "content": list(text_part(text)),
-            }),
-            OpenKind::Reasoning => json!({
-                "id": id, "type": "reasoning", "status": status.name(), "summary": list(summary_part(text)),
-            }),
-            OpenKind::Call { call_id, name, .. } => json!({
-                "id": id, "type": "function_call", "status": status.name(), "call_id": call_id, "name": name,
-                "arguments": text,
-            }),
+            OpenKind::Message => {
+                let content = begun.then(|| PartObject::text(text)).into_iter().collect();
+                ItemObject::Message { id, kind: "message", status, role: "assistant", content }
+            }
+            OpenKind::Reasoning => {
+                let summary = begun.then_some(PartObject::Summary { text }).into_iter().collect();
+                ItemObject::Reasoning { id, kind: "reasoning", status, summary }
+            }
+            OpenKind::Call { call_id, name, .. } => {
+                ItemObject::Call { id, kind: "function_call", status, call_id, name, arguments: text }
+            }
         }
     }
 
     /// The members of the events about the only part of a message or of a reasoning.
-    fn part(&self, empty: bool) -> Value {
+    fn part(&self, empty: bool) -> PartEvent<'_> {
         let text = if empty { "" } else { &self.text };
-        match self.kind {
-            OpenKind::Reasoning => json!({
-                "item_id": self.id, "output_index": self.index, "summary_index": 0, "part": summary_part(text),
-            }),
-            OpenKind::Message | OpenKind::Call { .. } => json!({
-                "item_id": self.id, "output_index": self.index, "content_index": 0, "part": text_part(text),
-            }),
-        }
+        let (place, part) = match self.kind {
+            OpenKind::Reasoning => (PartPlace::Summary(0), PartObject::Summary { text }),
+            OpenKind::Message | OpenKind::Call { .. } => (PartPlace::Content(0), PartObject::text(text)),
+        };
+        PartEvent { item_id: &self.id, output_index: self.index, place, part }
     }
 }
 
-fn text_part(text: &str) -> Value {
-    json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
-}
-
-fn summary_part(text: &str) -> Value {
-    json!({"type": "summary_text", "text": text})
+fn as_json(item: &ItemObject<'_>) -> String {
+    serde_json::to_string(item).expect("strings always serialise")
 }

@@ -150,7 +150,7 @@ pub(super) async fn follow_references<D: Door>(
 ) -> Result<(), ApiError> {
     let mut responses: HashMap<String, Vec<InputItem>> = HashMap::new();
     for (index, item) in items.iter_mut().enumerate() {
-        if item.kind() != "item_reference" {
+        if !item.is_reference() {
             continue;
         }
         let id = item.id.clone().unwrap_or_default();
