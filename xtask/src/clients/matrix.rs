@@ -38,6 +38,9 @@ After reading this page you can point a client that you already use at Trunkline
 
 This page is written by `cargo xtask clients`. It runs each client, at the version shown, against a real gateway with a
 fake CLI behind it, in a network that has only loopback.
+
+The client `web-page` is a page in Chromium whose origin the gateway allows. In the cases *models* and *whole*, a page of a
+foreign origin asks first, and must be refused.
 ";
 
 const CASES: &str = "\

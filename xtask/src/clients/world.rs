@@ -48,7 +48,7 @@ impl ClientWorld {
         }
         let keys: Vec<String> = LabCase::ALL.into_iter().map(own_key).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let args = ["--warm", "0", "--warm-memory", "0"];
+        let args = ["--warm", "0", "--warm-memory", "0", "--allow-origin", "http://localhost:*"];
         let gateway = environment.gateway(programs.gateway, "gateway", &Value::Object(models), &keys, &args)?;
         Ok(Self { environment, gateway })
     }

@@ -6,12 +6,13 @@
 //     whole(lab, messages)             the answer; `messages` as in chat completions, the user's last
 //     stream(lab, messages, signal)    an async iterable of the pieces of the answer; `signal` cancels the request
 //     memory(lab, prompts)             the second answer; by default `whole` with the history in the messages
+//     cancel(lab, messages)            the beginning of a stream that is then cancelled; by default by the signal of `stream`
 //
 // An exception is the error that the client's user would see.
 
 import { createInterface } from "node:readline";
 
-export async function serve({ models, whole, stream, memory }) {
+export async function serve({ models, whole, stream, memory, cancel }) {
   // Some clients print to stdout: it must not mix with the replies.
   const reply = process.stdout.write.bind(process.stdout);
   process.stdout.write = process.stderr.write.bind(process.stderr);
@@ -28,7 +29,7 @@ export async function serve({ models, whole, stream, memory }) {
     return text;
   }
 
-  async function cancel(lab, messages) {
+  async function cancelBySignal(lab, messages) {
     const controller = new AbortController();
     let first;
     try {
@@ -40,14 +41,17 @@ export async function serve({ models, whole, stream, memory }) {
       if (!first) throw error;
     }
     if (!first) throw new Error("the stream has ended without text");
-    return `cancelled after ${JSON.stringify(first)}`;
+    return first;
   }
 
   async function perform(lab) {
     if (lab.case === "models") return { detail: (await models(lab)).join(" ") };
     if (lab.case === "memory") return { detail: await converse(lab) };
     const messages = [{ role: "user", content: lab.prompts[0] }];
-    if (lab.case === "cancel") return { detail: await cancel(lab, messages) };
+    if (lab.case === "cancel") {
+      const first = await (cancel ?? cancelBySignal)(lab, messages);
+      return { detail: `cancelled after ${JSON.stringify(first)}` };
+    }
     if (lab.case === "stream") {
       const pieces = [];
       for await (const piece of stream(lab, messages)) if (piece) pieces.push(piece);
