@@ -28,12 +28,34 @@ pub(crate) struct CliUnderTest {
     pub(crate) stays_inside: bool,
     /// Tools that the CLI sometimes offers and sometimes not, depending on the timing of its start.
     pub(crate) uncertain: &'static [&'static str],
+    pub(crate) client_calls: ClientCalls,
+    pub(crate) large_result: LargeResult,
+    /// Tools that the CLI offers even if its own tools are off.
+    pub(crate) own_tools_left: &'static [&'static str],
     /// Timeout of the model in the case `stall`: longer than the CLI needs for its first call of the model.
     pub(crate) stall_limit: &'static str,
     /// Cases that the CLI cannot pass by design, with the reason.
     pub(crate) cannot: &'static [(&'static str, &'static str)],
     /// The same for its warm processes.
     pub(crate) cannot_warm: &'static [(&'static str, &'static str)],
+}
+
+/// Calls of client tools in one response of the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClientCalls {
+    /// The client receives them in one answer.
+    Together,
+    /// The CLI makes a call only after the result of the one before it.
+    OneByOne,
+}
+
+/// Result of a client tool, of 200 kB, as the model receives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LargeResult {
+    /// Beginning and end.
+    Cut,
+    /// The path of a file with the whole text.
+    File,
 }
 
 const WHOLE_MESSAGES: &[(&str, &str)] = &[("deltas", "This CLI prints a message only when it is complete.")];
@@ -61,6 +83,9 @@ pub(crate) const ALL: [CliUnderTest; 5] = [
         by_hand: ByHandArgs { before: &["-p"], model: "--model", after: &[] },
         stays_inside: true,
         uncertain: &[],
+        client_calls: ClientCalls::Together,
+        large_result: LargeResult::File,
+        own_tools_left: &["DeferredToolPlaceholder"],
         stall_limit: "12s",
         cannot: &[],
         cannot_warm: &[],
@@ -91,6 +116,9 @@ pub(crate) const ALL: [CliUnderTest; 5] = [
         by_hand: ByHandArgs { before: &["exec", "--skip-git-repo-check"], model: "-m", after: &["-"] },
         stays_inside: true,
         uncertain: &["create_goal", "get_goal", "update_goal"],
+        client_calls: ClientCalls::Together,
+        large_result: LargeResult::Cut,
+        own_tools_left: &["apply_patch", "request_user_input", "view_image"],
         stall_limit: "8s",
         cannot: WHOLE_MESSAGES,
         cannot_warm: &[],
@@ -113,6 +141,9 @@ pub(crate) const ALL: [CliUnderTest; 5] = [
         by_hand: ByHandArgs { before: &["--skip-trust"], model: "-m", after: &[] },
         stays_inside: true,
         uncertain: &[],
+        client_calls: ClientCalls::OneByOne,
+        large_result: LargeResult::File,
+        own_tools_left: &[],
         stall_limit: "25s",
         cannot: &[],
         cannot_warm: &[],
@@ -139,6 +170,9 @@ pub(crate) const ALL: [CliUnderTest; 5] = [
         by_hand: ByHandArgs { before: &[], model: "--model", after: &[] },
         stays_inside: false,
         uncertain: &[],
+        client_calls: ClientCalls::OneByOne,
+        large_result: LargeResult::File,
+        own_tools_left: &[],
         stall_limit: "25s",
         cannot: &[],
         cannot_warm: &[],
@@ -172,6 +206,9 @@ pub(crate) const ALL: [CliUnderTest; 5] = [
         by_hand: ByHandArgs { before: &["run"], model: "--model", after: &[] },
         stays_inside: true,
         uncertain: &[],
+        client_calls: ClientCalls::Together,
+        large_result: LargeResult::File,
+        own_tools_left: &[],
         stall_limit: "40s",
         cannot: WHOLE_MESSAGES,
         cannot_warm: &[("usage", "As a warm process, this CLI reports the usage of its last call only.")],

@@ -78,6 +78,11 @@ impl<'a> CaseContext<'a> {
         self.send(prompt, &json!({"stream": true, "stream_options": {"include_usage": true}}), &[])
     }
 
+    /// Requests one whole answer with these messages and other members of the request.
+    pub(crate) fn request(&self, members: &Value) -> Result<HttpMessage> {
+        self.send("", members, &[])?.reply().inspect(|reply| self.note_reply(reply))
+    }
+
     fn send(&self, prompt: &str, more: &Value, headers: &[(&str, &str)]) -> Result<SentHttpRequest> {
         let mut body = json!({"model": self.case.name, "messages": [{"role": "user", "content": prompt}]});
         for (key, value) in more.as_object().into_iter().flatten() {

@@ -66,6 +66,11 @@ impl SentHttpRequest {
         Self::send(address, &format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{extra}\r\n"))
     }
 
+    pub(crate) fn delete(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Result<Self> {
+        let extra = lines(headers);
+        Self::send(address, &format!("DELETE {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{extra}\r\n"))
+    }
+
     fn send(address: SocketAddr, request: &str) -> Result<Self> {
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(READ_TIMEOUT))?;

@@ -102,19 +102,12 @@ impl TappedCall {
         found.get()
     }
 
-    /// Names of the tools in the request.
+    /// Names of the tools in the request. A tool in a namespace is `namespace/tool`.
     pub(crate) fn tools(&self) -> BTreeSet<String> {
         let request = self.request.json();
-        let tools = request["tools"].as_array().into_iter().flatten();
-        let declared = tools.flat_map(|tool| match tool["functionDeclarations"].as_array() {
-            Some(functions) => functions.iter().collect(),
-            None => vec![tool],
-        });
-        let name = |tool: &Value| {
-            let names = [&tool["function"]["name"], &tool["name"], &tool["type"]];
-            names.into_iter().find_map(Value::as_str).map(str::to_owned)
-        };
-        declared.filter_map(name).collect()
+        let items = request["input"].as_array().into_iter().flatten();
+        let among_input = items.filter(|item| item["type"] == "additional_tools").map(|item| &item["tools"]);
+        [&request["tools"]].into_iter().chain(among_input).flat_map(tool_names).collect()
     }
 
     /// Token counts of the answer. Vendors use different names, and streams repeat growing counts: the largest is final.
@@ -126,6 +119,21 @@ impl TappedCall {
             output: largest(&["completion_tokens", "output_tokens", "candidatesTokenCount"]),
         }
     }
+}
+
+fn tool_names(list: &Value) -> Vec<String> {
+    let tools = list.as_array().into_iter().flatten();
+    let names = tools.flat_map(|tool| match (&tool["functionDeclarations"], tool["name"].as_str()) {
+        (functions @ Value::Array(_), _) => tool_names(functions),
+        (_, Some(space)) if tool["type"] == "namespace" => {
+            tool_names(&tool["tools"]).into_iter().map(|name| format!("{space}/{name}")).collect()
+        }
+        (_, name) => {
+            let names = [tool["function"]["name"].as_str(), name, tool["type"].as_str()];
+            names.into_iter().flatten().next().map(str::to_owned).into_iter().collect()
+        }
+    });
+    names.collect()
 }
 
 fn calls_of(connection: &TapConnection) -> Vec<TappedCall> {

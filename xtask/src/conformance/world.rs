@@ -83,7 +83,7 @@ impl ConformanceWorld {
                 model["repoPath"] = json!(repo);
                 own_repos.push((case.name, repo));
             }
-            if mode == ConformanceMode::Warm && !in_worktree(cli, case) {
+            if mode == ConformanceMode::Warm && !in_worktree(cli, case) && case.warm_processes > 0 {
                 model["warm"] = json!(case.warm_processes);
             }
             models.insert(case.name.to_owned(), model);

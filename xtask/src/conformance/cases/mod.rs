@@ -6,6 +6,7 @@ mod faults;
 mod permits;
 mod secrets;
 mod setup;
+mod tools;
 mod work;
 
 use anyhow::Result;
@@ -25,7 +26,7 @@ pub(crate) struct ConformanceCase {
     /// The case has a repository of its own, because it writes to the checkout or next to it.
     pub(crate) own_repo: bool,
     pub(crate) schedule: CaseSchedule,
-    /// Warm processes of the model in warm mode: one for each conversation.
+    /// Warm processes of the model in warm mode: one for each conversation. 0 if the gateway decides how many it keeps.
     pub(crate) warm_processes: u64,
     pub(crate) run: fn(&CaseContext<'_>) -> Result<()>,
 }
@@ -83,11 +84,13 @@ impl ConformanceCase {
     }
 }
 
+const OWN_TOOLS_OFF: fn(&CliUnderTest) -> Value = |_| json!({"ownTools": "off"});
+
 const READ: fn(&CliUnderTest) -> Value = |_| json!({"permissions": "read"});
 
 const WORKTREE: fn(&CliUnderTest) -> Value = |_| json!({"worktree": true});
 
-pub(crate) static ALL: [ConformanceCase; 24] = [
+pub(crate) static ALL: [ConformanceCase; 36] = [
     ConformanceCase::new("whole", "whole answer", answers::whole).at(CaseSchedule::First),
     ConformanceCase::new("streamed", "streamed answer", answers::streamed),
     ConformanceCase::new("deltas", "streamed while the model generates", answers::deltas),
@@ -127,4 +130,19 @@ pub(crate) static ALL: [ConformanceCase; 24] = [
         .with(WORKTREE)
         .at(CaseSchedule::Alone),
     ConformanceCase::new("usage", "usage equals the counts of the model", answers::usage),
+    ConformanceCase::new("tool-call", "client tool: one call", tools::one_call).on(0),
+    ConformanceCase::new("tool-two", "client tool: two calls in one response", tools::two_calls).on(0),
+    ConformanceCase::new("tool-chain", "client tool: chained calls", tools::chained_calls).on(0),
+    ConformanceCase::new("tool-error", "client tool: error as result", tools::error_result).on(0),
+    ConformanceCase::new("tool-large", "client tool: result of 200 kB", tools::large_result).on(0),
+    ConformanceCase::new("tool-many", "client tools: 25 with large schemas", tools::many_tools).on(0),
+    ConformanceCase::new("tool-names", "client tools: names with dots and 64 characters", tools::names).on(0),
+    ConformanceCase::new("tool-unicode", "client tool: unicode both ways", tools::unicode).on(0),
+    ConformanceCase::new("tool-none", "client tool: not offered with `tool_choice: none`", tools::choice_none),
+    ConformanceCase::new("tool-cancel", "client gone while parked: listed, ends by DELETE", tools::cancel_parked).on(0),
+    ConformanceCase::new("tool-split", "client tool: results in two requests", tools::split_results).on(0),
+    ConformanceCase::new("tool-own-off", "`ownTools: off`: only client tools", tools::own_tools_off)
+        .with(OWN_TOOLS_OFF)
+        .in_own_repo()
+        .on(0),
 ];
