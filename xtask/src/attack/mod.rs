@@ -3,9 +3,13 @@
 //! Each scenario is a script that runs as the agent of a real gateway, in several variants: with and without a worktree,
 //! cold and warm, with the sandbox required and by default. Afterwards the harness checks for harm. A control runs the same
 //! script with plain git and no protection: a scenario whose control does no harm proves nothing and counts as a failure.
+//!
+//! Attacks on the tools of clients (`tool_attacks`) are functions. Their control is the same step by its rightful process.
 
 mod scenario;
 mod table;
+mod tool_attacks;
+mod tool_world;
 mod verdict;
 mod world;
 
@@ -19,6 +23,7 @@ use trunkline_process::Landlock;
 use crate::test::build;
 use scenario::{AttackScenario, AttackVariant};
 use table::{AttackOutcome, AttackTable};
+use tool_attacks::ToolAttack;
 use world::AttackWorld;
 
 const EXAMPLES: &str = "\
@@ -64,7 +69,9 @@ impl AttackArgs {
         }
         let mut scenarios = AttackScenario::all()?;
         scenarios.retain(|scenario| self.only.as_ref().is_none_or(|only| scenario.name.contains(only.as_str())));
-        if scenarios.is_empty() {
+        let mut tool_attacks: Vec<&ToolAttack> = tool_attacks::ALL.iter().collect();
+        tool_attacks.retain(|attack| self.only.as_ref().is_none_or(|only| attack.name.contains(only.as_str())));
+        if scenarios.is_empty() && tool_attacks.is_empty() {
             bail!("no scenario has {:?} in its name", self.only.unwrap_or_default());
         }
         build("trunkline")?;
@@ -76,11 +83,10 @@ impl AttackArgs {
             if self.short {
                 variants = vec![variants.swap_remove(rng.usize(..variants.len()))];
             }
-            let outcome = self.run_scenario(&folder, scenario, &variants)?;
-            if !self.markdown {
-                println!("{outcome}");
-            }
-            table.add(outcome);
+            self.report(&mut table, self.run_scenario(&folder, scenario, &variants)?);
+        }
+        for attack in tool_attacks {
+            self.report(&mut table, attack.run(&folder.path, &folder.trunkline)?);
         }
         if self.markdown {
             print!("{}", table.markdown());
@@ -91,6 +97,13 @@ impl AttackArgs {
             0 => Ok(()),
             failures => bail!("{failures} scenarios were not contained, or proved nothing"),
         }
+    }
+
+    fn report(&self, table: &mut AttackTable, outcome: AttackOutcome) {
+        if !self.markdown {
+            println!("{outcome}");
+        }
+        table.add(outcome);
     }
 
     fn run_scenario(

@@ -52,6 +52,7 @@ pub(crate) enum ClientCalls {
 /// Result of a client tool, of 200 kB, as the model receives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LargeResult {
+    Whole,
     /// Beginning and end.
     Cut,
     /// The path of a file with the whole text.
@@ -59,6 +60,9 @@ pub(crate) enum LargeResult {
 }
 
 const WHOLE_MESSAGES: &[(&str, &str)] = &[("deltas", "This CLI prints a message only when it is complete.")];
+
+const ONE_CALL_AT_A_TIME: &[(&str, &str)] =
+    &[("tool-split", "This CLI makes one call at a time, so its client never has to send two results.")];
 
 /// Retries are off wherever a CLI allows it: they take minutes, and the cases check the failure.
 pub(crate) const ALL: [CliUnderTest; 5] = [
@@ -118,7 +122,16 @@ pub(crate) const ALL: [CliUnderTest; 5] = [
         uncertain: &["create_goal", "get_goal", "update_goal"],
         client_calls: ClientCalls::Together,
         large_result: LargeResult::Cut,
-        own_tools_left: &["apply_patch", "request_user_input", "view_image"],
+        // The user's MCP servers stay, and with them the tools for their resources.
+        own_tools_left: &[
+            "apply_patch",
+            "list_mcp_resource_templates",
+            "list_mcp_resources",
+            "read_mcp_resource",
+            "request_user_input",
+            "tool_search",
+            "view_image",
+        ],
         stall_limit: "8s",
         cannot: WHOLE_MESSAGES,
         cannot_warm: &[],
@@ -142,11 +155,11 @@ pub(crate) const ALL: [CliUnderTest; 5] = [
         stays_inside: true,
         uncertain: &[],
         client_calls: ClientCalls::OneByOne,
-        large_result: LargeResult::File,
+        large_result: LargeResult::Whole,
         own_tools_left: &[],
         stall_limit: "25s",
-        cannot: &[],
-        cannot_warm: &[],
+        cannot: ONE_CALL_AT_A_TIME,
+        cannot_warm: ONE_CALL_AT_A_TIME,
     },
     CliUnderTest {
         name: "qwen",
@@ -172,10 +185,10 @@ pub(crate) const ALL: [CliUnderTest; 5] = [
         uncertain: &[],
         client_calls: ClientCalls::OneByOne,
         large_result: LargeResult::File,
-        own_tools_left: &[],
+        own_tools_left: &["record_artifact", "report_findings"],
         stall_limit: "25s",
-        cannot: &[],
-        cannot_warm: &[],
+        cannot: ONE_CALL_AT_A_TIME,
+        cannot_warm: ONE_CALL_AT_A_TIME,
     },
     CliUnderTest {
         name: "opencode",

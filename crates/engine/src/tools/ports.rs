@@ -7,11 +7,15 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use trunkline_agent::tools::ClientToolbox;
 use trunkline_core::mcp::{McpCall, OfferedTool};
 
 use super::ClientTools;
+
+/// Maximum number of calls that a process has made while its run waits for results of earlier ones.
+const MAX_QUEUED_CALLS: usize = 128;
 
 /// Server through which CLIs reach the ports. It is started when the first CLI needs it.
 pub trait ToolEndpoint: Send + Sync {
@@ -28,7 +32,7 @@ pub struct ToolPorts {
 /// The port of one process.
 pub struct ToolPort {
     tools: Arc<ClientTools>,
-    calls: mpsc::UnboundedSender<PortCall>,
+    calls: mpsc::Sender<PortCall>,
 }
 
 /// A call that arrived at a port.
@@ -43,7 +47,7 @@ pub(crate) struct PortCall {
 /// An open port as its process owns it. Dropping it closes the port.
 pub(crate) struct OwnedPort {
     pub(crate) token: String,
-    pub(crate) calls: mpsc::UnboundedReceiver<PortCall>,
+    pub(crate) calls: mpsc::Receiver<PortCall>,
     key: [u8; 32],
     ports: ToolPorts,
 }
@@ -52,7 +56,7 @@ impl ToolPorts {
     /// Opens a port with a new secret.
     pub(crate) fn open(&self, tools: &Arc<ClientTools>) -> OwnedPort {
         let token = format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
-        let (sender, calls) = mpsc::unbounded_channel();
+        let (sender, calls) = mpsc::channel(MAX_QUEUED_CALLS);
         let key = digest(&token);
         self.lock().insert(key, Arc::new(ToolPort { tools: Arc::clone(tools), calls: sender }));
         OwnedPort { token, calls, key, ports: self.clone() }
@@ -83,7 +87,11 @@ impl ToolPort {
     async fn deliver(&self, name: String, arguments: String) -> Result<String, String> {
         let (reply, result) = oneshot::channel();
         let gone = || "the application that offered this tool is gone".to_owned();
-        self.calls.send(PortCall { name, arguments, reply }).map_err(|_| gone())?;
+        let call = PortCall { name, arguments, reply };
+        self.calls.try_send(call).map_err(|error| match error {
+            TrySendError::Full(_) => format!("{MAX_QUEUED_CALLS} calls are waiting already; call fewer tools at once"),
+            TrySendError::Closed(_) => gone(),
+        })?;
         result.await.unwrap_or_else(|_| Err(gone()))
     }
 }
