@@ -55,6 +55,9 @@ pub(crate) struct ConformanceArgs {
     /// Run only these cases
     #[arg(long = "case", value_name = "NAME", value_delimiter = ',')]
     cases: Vec<String>,
+    /// Leave out the cases that differ little between CLIs
+    #[arg(long)]
+    short: bool,
     /// Run the CLIs only cold or only warm
     #[arg(long, value_enum)]
     way: Option<ConformanceMode>,
@@ -76,7 +79,8 @@ impl ConformanceArgs {
     pub(crate) fn run(self) -> Result<()> {
         let began = Instant::now();
         let clis = select("CLI", &self.only, &clis::ALL, |cli: &CliUnderTest| cli.name)?;
-        let cases = select("case", &self.cases, &cases::ALL, |case: &ConformanceCase| case.name)?;
+        let mut cases = select("case", &self.cases, &cases::ALL, |case: &ConformanceCase| case.name)?;
+        cases.retain(|case| !(self.short && case.full_only));
         build("trunkline")?;
         let ConformanceTools { installed, sources, target } = ConformanceTools::new(self.latest)?;
         // Not below a folder for temporary files: every run may write there, and the sandbox would not be tested.

@@ -28,6 +28,8 @@ pub(crate) struct ConformanceCase {
     pub(crate) schedule: CaseSchedule,
     /// Warm processes of the model in warm mode: one for each conversation. 0 if the gateway decides how many it keeps.
     pub(crate) warm_processes: u64,
+    /// A `--short` run leaves the case out.
+    pub(crate) full_only: bool,
     pub(crate) run: fn(&CaseContext<'_>) -> Result<()>,
 }
 
@@ -54,6 +56,7 @@ impl ConformanceCase {
             own_repo: false,
             schedule: CaseSchedule::Usual,
             warm_processes: 1,
+            full_only: false,
             run,
         }
     }
@@ -75,6 +78,11 @@ impl ConformanceCase {
 
     const fn in_own_repo(mut self) -> Self {
         self.own_repo = true;
+        self
+    }
+
+    const fn full_only(mut self) -> Self {
+        self.full_only = true;
         self
     }
 
@@ -132,15 +140,15 @@ pub(crate) static ALL: [ConformanceCase; 36] = [
     ConformanceCase::new("usage", "usage equals the counts of the model", answers::usage),
     ConformanceCase::new("tool-call", "client tool: one call", tools::one_call).on(0),
     ConformanceCase::new("tool-two", "client tool: two calls in one response", tools::two_calls).on(0),
-    ConformanceCase::new("tool-chain", "client tool: chained calls", tools::chained_calls).on(0),
-    ConformanceCase::new("tool-error", "client tool: error as result", tools::error_result).on(0),
+    ConformanceCase::new("tool-chain", "client tool: chained calls", tools::chained_calls).on(0).full_only(),
+    ConformanceCase::new("tool-error", "client tool: error as result", tools::error_result).on(0).full_only(),
     ConformanceCase::new("tool-large", "client tool: result of 200 kB", tools::large_result).on(0),
-    ConformanceCase::new("tool-many", "client tools: 25 with large schemas", tools::many_tools).on(0),
+    ConformanceCase::new("tool-many", "client tools: 25 with large schemas", tools::many_tools).on(0).full_only(),
     ConformanceCase::new("tool-names", "client tools: names with dots and 64 characters", tools::names).on(0),
-    ConformanceCase::new("tool-unicode", "client tool: unicode both ways", tools::unicode).on(0),
+    ConformanceCase::new("tool-unicode", "client tool: unicode both ways", tools::unicode).on(0).full_only(),
     ConformanceCase::new("tool-none", "client tool: not offered with `tool_choice: none`", tools::choice_none),
     ConformanceCase::new("tool-cancel", "client gone while parked: listed, ends by DELETE", tools::cancel_parked).on(0),
-    ConformanceCase::new("tool-split", "client tool: results in two requests", tools::split_results).on(0),
+    ConformanceCase::new("tool-split", "client tool: results in two requests", tools::split_results).on(0).full_only(),
     ConformanceCase::new("tool-own-off", "`ownTools: off`: only client tools", tools::own_tools_off)
         .with(OWN_TOOLS_OFF)
         .in_own_repo()
