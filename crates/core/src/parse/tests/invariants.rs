@@ -106,7 +106,9 @@ fn inv_cli_parse_003_every_provider_classifies_every_category_with_its_retry_and
         }
     }
     let tested: Vec<Category> = WORDINGS.iter().map(|(category, ..)| *category).collect();
-    let all: Vec<Category> = Category::ALL.into_iter().filter(|category| *category != Category::Cancelled).collect();
+    // The gateway finds these two itself.
+    let ours = [Category::SchemaMismatch, Category::Cancelled];
+    let all: Vec<Category> = Category::ALL.into_iter().filter(|category| !ours.contains(category)).collect();
     assert_eq!(tested, all, "every category is tested");
 }
 
