@@ -20,7 +20,7 @@ use crate::runs::SweepState;
 use crate::runs::alive::LivenessLock;
 use crate::runs::gateway_process::GatewayProcess;
 use crate::runs::live::RunRegistry;
-use crate::runs::parked::ParkedRuns;
+use crate::runs::parked_calls::ParkedRuns;
 use crate::session::Sessions;
 use crate::settings::EngineSettings;
 use crate::store_writer::StoreWriter;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use trunkline_core::turn::ClientId;
 
-use crate::runs::parked::DEFAULT_MAX_PARKED;
+/// Maximum number of runs that wait for results of the client's tools, unless the settings say otherwise.
+const DEFAULT_MAX_PARKED: usize = 64;
 
 /// Limits in total, for each model and for each key.
 #[derive(Debug, Clone)]

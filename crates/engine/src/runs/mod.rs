@@ -7,7 +7,7 @@
 //! ```text
 //! start, detached, idempotency      ways to start a run
 //! driver ── attempts                events of a run, from one attempt to the next
-//! parked                            attempts that wait for results of the client's tools
+//! parked, parked_calls              attempts that wait for results of the client's tools
 //! live, waiting_client              registry of runs that have not ended, and the clients that wait for them
 //! log, logged, masking              lines of a run in the log, without secrets
 //! attached, follow                  what a client holds: the run itself, or a reader of its log
@@ -32,6 +32,7 @@ pub(crate) mod log;
 mod logged;
 pub(crate) mod masking;
 pub(crate) mod parked;
+pub(crate) mod parked_calls;
 mod queries;
 mod start;
 pub(crate) mod structured;

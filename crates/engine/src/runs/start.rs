@@ -11,7 +11,8 @@ use super::attached::Run;
 use super::attempts::{AttemptLoop, RunningAttempt};
 use super::driver::RunDriver;
 use super::live::RunRegistration;
-use super::parked::{ParkedAttempt, TakenAttempt, ToolResults};
+use super::parked::{ParkedAttempt, TakenAttempt};
+use super::parked_calls::ToolResults;
 use super::structured::StructuredOutput;
 use super::waiting_client::PatienceDeadline;
 use crate::admission::Reserved;
@@ -147,7 +148,7 @@ impl Engine {
             return Err(error);
         }
         recorder.set_recorded();
-        if let Some(taken) = shared.runs.parked.take(&turn, &run).await {
+        if let Some(taken) = TakenAttempt::take(&shared.runs.parked, &turn, &run).await {
             return self.continue_parked(admitted, turn, recorder, taken).await;
         }
         let reserved = Mutex::new(admitted.reserved);
