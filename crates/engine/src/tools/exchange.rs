@@ -15,6 +15,9 @@ use super::ports::{OwnedPort, PortCall};
 /// Maximum number of calls that wait at the same time.
 const MAX_WAITING: usize = 128;
 
+/// Time to wait for a call that the output has shown, in addition to the settle time. On a loaded machine a call comes late.
+const SHOWN_CALL_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// Maximum size of the arguments of a call.
 const MAX_ARGUMENT_BYTES: usize = 4 * 1024 * 1024;
 
@@ -43,6 +46,8 @@ pub(crate) struct ToolExchange {
     called: bool,
     /// Whether the model was reminded that it has to call a tool.
     reminded: bool,
+    /// Number of calls that the output has shown and not ended since the client's last results.
+    shown: usize,
     /// Tokens that were reported for the turn so far.
     pub(crate) reported: Usage,
 }
@@ -78,6 +83,7 @@ impl ToolExchange {
             own_names: Vec::new(),
             called: false,
             reminded: false,
+            shown: 0,
             reported: Usage::default(),
         }
     }
@@ -101,6 +107,7 @@ impl ToolExchange {
         self.tools = tools;
         self.text.clear();
         (self.called, self.reminded) = (false, false);
+        self.shown = 0;
         self.reported = Usage::default();
     }
 
@@ -162,10 +169,14 @@ impl ToolExchange {
             Event::ToolStarted { id, name, .. }
                 if !self.own_names.contains(&name.as_str()) && self.tools.is_name_in_output(name) =>
             {
-                self.hidden.insert(id.clone());
+                self.shown += usize::from(self.hidden.insert(id.clone()));
                 false
             }
-            Event::ToolFinished { id, .. } => !self.hidden.remove(id),
+            Event::ToolFinished { id, .. } => {
+                let is_clients = self.hidden.remove(id);
+                self.shown = self.shown.saturating_sub(usize::from(is_clients));
+                !is_clients
+            }
             Event::ToolStarted { .. } => {
                 self.text.clear();
                 true
@@ -190,7 +201,10 @@ impl ToolExchange {
 
     /// Time at which the run may end with the calls that wait. `None` if no call waits.
     pub(crate) fn settled_at(&self) -> Option<Instant> {
-        self.settled_at.filter(|_| !self.waiting.is_empty())
+        let settled_at = self.settled_at.filter(|_| !self.waiting.is_empty())?;
+        // Without a settle time, the process makes one call at a time.
+        let more_will_come = self.shown > self.waiting.len() && !self.settle_time.is_zero();
+        Some(if more_will_come { settled_at + SHOWN_CALL_TIMEOUT } else { settled_at })
     }
 
     /// The events with which the run ends: its calls, and an answer that consists of them.
@@ -232,6 +246,7 @@ impl ToolExchange {
                 }
             }
         };
+        self.shown = 0;
         let answered = self.waiting.drain(..std::mem::take(&mut self.announced)).filter_map(answer).collect();
         if !self.waiting.is_empty() {
             self.settled_at = Some(Instant::now());
@@ -247,5 +262,65 @@ fn refuse(way_back: WayBack, reason: String) -> Option<StdioAnswer> {
             let _ = reply.send(Err(reason));
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use trunkline_core::turn::Options;
+
+    use super::*;
+    use crate::tools::ToolPorts;
+
+    fn exchange(settle_time: Duration) -> ToolExchange {
+        let tools = json!([{"type": "function", "function": {"name": "weather"}}]);
+        let tools = ClientTools::of(&Options { tools: Some((&tools).into()), ..Options::default() }).unwrap().unwrap();
+        let port = ToolPorts::default().open(&tools);
+        ToolExchange::new(tools, Some(port), settle_time)
+    }
+
+    fn call(exchange: &mut ToolExchange) -> oneshot::Receiver<Result<String, String>> {
+        let (reply, result) = oneshot::channel();
+        exchange.take_port_call(PortCall { name: "weather".into(), arguments: "{}".into(), reply });
+        result
+    }
+
+    fn shown(id: &str) -> Event {
+        Event::ToolStarted { id: id.into(), name: "mcp__client__weather".into(), input: Value::Null }
+    }
+
+    #[test]
+    fn waits_longer_for_calls_that_the_output_has_shown() {
+        let mut exchange = exchange(Duration::from_millis(50));
+        let mut events = vec![shown("a"), shown("b")];
+        exchange.filter(&mut events);
+        assert_eq!((events.len(), exchange.settled_at()), (0, None));
+        let _first = call(&mut exchange);
+        assert!(exchange.settled_at().unwrap() > Instant::now() + Duration::from_secs(2));
+        let _second = call(&mut exchange);
+        assert!(exchange.settled_at().unwrap() < Instant::now() + Duration::from_secs(2));
+    }
+
+    #[test]
+    fn refuses_calls_beyond_the_limit_and_of_other_tools() {
+        let mut exchange = exchange(Duration::ZERO);
+        let mut results: Vec<_> = (0..=MAX_WAITING).map(|_| call(&mut exchange)).collect();
+        assert!(results.pop().unwrap().try_recv().unwrap().is_err());
+        assert!(results.iter_mut().all(|result| result.try_recv().is_err()), "the others wait");
+        let (reply, mut result) = oneshot::channel();
+        exchange.take_port_call(PortCall { name: "shell".into(), arguments: "{}".into(), reply });
+        assert!(result.try_recv().unwrap().unwrap_err().contains("shell"));
+    }
+
+    #[test]
+    fn answers_only_calls_that_the_client_knows() {
+        let mut exchange = exchange(Duration::ZERO);
+        let mut first = call(&mut exchange);
+        exchange.calls("prompt");
+        let mut late = call(&mut exchange);
+        exchange.answer(|_| Ok("sun".to_owned()));
+        assert_eq!(first.try_recv().unwrap(), Ok("sun".to_owned()));
+        assert!(late.try_recv().is_err() && exchange.settled_at().is_some());
     }
 }
