@@ -118,6 +118,7 @@ impl Dialect for Responses {
             messages,
             session,
             options: request.options(),
+            members: request.tools_without_effect(),
             shown: if delivery == Delivery::Streamed { AnswerTiming::AsItComes } else { AnswerTiming::AtTheEnd },
             on_disconnect: request.is_background().then_some(OnDisconnect::Detach).or(wishes.on_disconnect),
             request: stored.record(),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Number, Value};
-use trunkline_core::turn::{Json, OnDisconnect, Options};
+use trunkline_core::turn::{Json, OnDisconnect, Options, RequestMember};
 use trunkline_wire::chat::BoundedList;
 use trunkline_wire::error::ApiError;
 use trunkline_wire::object::Object;
@@ -137,6 +137,11 @@ impl ResponsesRequest {
 
     pub(super) fn take_wishes(&mut self) -> Wishes {
         self.trunkline.take().map(|wishes| wishes.0).unwrap_or_default()
+    }
+
+    /// Tools that no provider gets.
+    pub(super) fn tools_without_effect(&self) -> Vec<RequestMember> {
+        tools::without_effect(self.tools())
     }
 
     fn tools(&self) -> &[Box<RawValue>] {

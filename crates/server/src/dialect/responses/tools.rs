@@ -3,10 +3,15 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use trunkline_core::turn::RequestMember;
 use trunkline_wire::error::ApiError;
 use trunkline_wire::request::missing;
 
 use crate::dialect::functions;
+
+/// Maximum number of tools without effect that are listed, and of the length of their types.
+const MAX_LISTED_TOOLS: usize = 32;
+const MAX_KIND_CHARS: usize = 64;
 
 /// Whether, and which, tool the model has to call.
 #[derive(Debug, Serialize, Deserialize)]
@@ -58,6 +63,17 @@ pub(super) fn check(tools: &[Box<RawValue>]) -> Result<(), ApiError> {
 pub(super) fn for_chat(tools: &[Box<RawValue>]) -> Option<Value> {
     let functions: Vec<Value> = tools.iter().filter_map(|tool| function(parse(tool)?)).collect();
     (!functions.is_empty()).then_some(functions.into())
+}
+
+/// Tools that are not functions, by their place and type: no provider gets them.
+pub(super) fn without_effect(tools: &[Box<RawValue>]) -> Vec<RequestMember> {
+    let kinds = tools.iter().map(|tool| parse(tool).and_then(|tool| tool.kind)).enumerate();
+    let others = kinds.filter_map(|(index, kind)| Some((index, kind.filter(|kind| kind != "function")?)));
+    let named = |(index, kind): (usize, String)| {
+        let kind: String = kind.chars().take(MAX_KIND_CHARS).collect();
+        RequestMember { name: format!("tools[{index}] ({kind})"), option: None }
+    };
+    others.take(MAX_LISTED_TOOLS).map(named).collect()
 }
 
 fn function(tool: Tool) -> Option<Value> {
