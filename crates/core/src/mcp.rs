@@ -49,7 +49,7 @@ struct Meta {
     progress_token: Option<Value>,
 }
 
-/// What a message asks for.
+/// Meaning of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum McpRequest {
     /// The answer, as JSON text.

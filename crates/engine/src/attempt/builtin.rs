@@ -49,7 +49,7 @@ pub(crate) struct AgentAttempt {
     pub(crate) resources: AttemptResources,
 }
 
-/// What an attempt of the built-in agent has waited for.
+/// Next step of an attempt of the built-in agent.
 pub(crate) enum AgentStep {
     Event(Box<Event>),
     /// A call of a client's tool has arrived, or its event is not shown.

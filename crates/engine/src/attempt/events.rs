@@ -1,5 +1,8 @@
 //! One attempt: output of the CLI becomes events, and its end becomes the last event.
 
+mod new_process;
+mod parking;
+
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,24 +14,22 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use trunkline_core::event::{Answer, Event, Receipt, SessionId, Usage};
 use trunkline_core::failure::{Category, Failure};
-use trunkline_core::limits::RunLimits;
 use trunkline_core::live::ChannelStage;
 use trunkline_core::model::Model;
 use trunkline_core::parse::{Conclusion, Decoder, Ending};
 use trunkline_core::phase::{Phase, Phases};
 use trunkline_core::provider::Provider;
-use trunkline_core::vocabulary::{OutputForm, UsageScope};
+use trunkline_core::vocabulary::UsageScope;
 use trunkline_process::{ProcessEvent, ProcessExit, RunningProcess, Spec};
 use trunkline_upstream::UpstreamCall;
 
-use crate::admission::Permit;
+use self::parking::StepWithTools;
 use crate::attempt::builtin::{AgentAttempt, AgentStep};
-use crate::attempt::request::{BeginError, start_process};
 use crate::attempt::resources::AttemptResources;
 use crate::attempt::warm::WarmAttempt;
 use crate::router::RetryPolicy;
 use crate::shared::Shared;
-use crate::tools::{StdioAnswer, ToolExchange};
+use crate::tools::StdioAnswer;
 use crate::warm::WarmProcess;
 
 /// Time that a CLI that keeps retrying gets to report the reason on stderr.
@@ -352,139 +353,6 @@ impl Attempt {
     }
 }
 
-/// What an attempt with tools of the client has waited for.
-enum StepWithTools {
-    Process(ProcessEvent),
-    /// A call has arrived.
-    Called,
-    /// All calls of a model response have arrived.
-    Settled,
-    Deadline,
-}
-
-impl Attempt {
-    /// Ends the run with the calls of the client's tools. The process waits for [`resume`](Self::resume).
-    fn end_with_calls(&mut self) {
-        let (tools, prompt) = match &mut self.state {
-            State::Live(live) => (live.warm.as_mut().and_then(|warm| warm.tools.as_mut()), live.prompt.as_str()),
-            State::Working(at_work) => (at_work.tools.as_mut(), ""),
-            State::Leaving(..) | State::Starting(..) | State::Calling(_) | State::Closing { .. } | State::Done => {
-                return;
-            }
-        };
-        if let Some(tools) = tools {
-            self.events.extend(tools.calls(prompt));
-            self.parked = true;
-        }
-    }
-
-    /// Whether the process waits for results of the client's tools.
-    pub(crate) fn is_parked(&self) -> bool {
-        self.parked
-    }
-
-    /// Waits until the process of a parked attempt has ended. Its output is kept for the run that continues it. Cancel safe.
-    pub(crate) async fn parked_process_ended(&mut self) {
-        loop {
-            let live = match &mut self.state {
-                State::Live(live) => live,
-                // It has no process that could end.
-                State::Working(_) => return std::future::pending().await,
-                State::Leaving(..) | State::Starting(..) | State::Calling(_) | State::Closing { .. } | State::Done => {
-                    return;
-                }
-            };
-            match live.running.next().await {
-                step @ ProcessEvent::Stdout(_) => self.take(step),
-                ProcessEvent::Exited(_) | ProcessEvent::Limit(_) => return,
-            }
-        }
-    }
-
-    /// Releases the slot and the run of a parked attempt. Its process has no limits while it waits.
-    pub(crate) fn park(&mut self) {
-        match &mut self.state {
-            State::Live(live) => {
-                live.running.limit(RunLimits::NONE);
-                live.resources.park();
-            }
-            State::Working(at_work) => at_work.resources.park(),
-            State::Leaving(..) | State::Starting(..) | State::Calling(_) | State::Closing { .. } | State::Done => {}
-        }
-    }
-
-    /// Continues a parked attempt in another run, with the results of the client's tools.
-    pub(crate) fn resume(&mut self, run: &str, permit: Permit, results: impl Fn(&str) -> Result<String, String>) {
-        self.parked = false;
-        match &mut self.state {
-            State::Live(live) => {
-                live.resources.resume(run, permit);
-                live.running.limit(live.model.limits);
-                live.running.enter(live.decoder.phase());
-                live.answer_calls(results);
-            }
-            State::Working(at_work) => at_work.resume(run, permit, results),
-            State::Leaving(..) | State::Starting(..) | State::Calling(_) | State::Closing { .. } | State::Done => {}
-        }
-    }
-
-    /// Tells the process of a parked attempt that no results will come.
-    pub(crate) fn refuse_results(&mut self, why: &str) {
-        let refuse = |_: &str| Err(why.to_owned());
-        match &mut self.state {
-            State::Live(live) => live.answer_calls(refuse),
-            State::Working(at_work) => at_work.answer_calls(refuse),
-            State::Leaving(..) | State::Starting(..) | State::Calling(_) | State::Closing { .. } | State::Done => {}
-        }
-    }
-
-    /// Starts again in a new process. It is the same attempt: losing a warm process is our failure, not the provider's.
-    fn start_over(&mut self, why: &str) {
-        let State::Live(mut live) = std::mem::replace(&mut self.state, State::Done) else { return };
-        let Some(spec) = live.warm.as_mut().and_then(|warm| warm.cold.take()) else { return };
-        let (shared, provider) = (Arc::clone(&live.resources.shared), Arc::clone(&live.provider));
-        let message = format!("the {} that was kept ready {why}; starting another", provider.name);
-        tracing::info!(model = live.model.name, "{message}");
-        shared.warm.counters.note(&provider.name, |figures| figures.lost += 1);
-        self.events.push_back(Event::Notice { message });
-        self.state = State::Leaving(live, Box::new(spec));
-    }
-
-    /// Starts again without streaming: the answer comes in one piece.
-    fn generate(&mut self) {
-        let State::Live(mut live) = std::mem::replace(&mut self.state, State::Done) else { return };
-        let Some(spec) = live.generate.take() else { return };
-        tracing::info!(model = live.model.name, "{} does not stream: asking for the whole answer", live.provider.name);
-        self.state = State::Leaving(live, spec);
-    }
-
-    fn start_cold(&mut self) {
-        let State::Leaving(mut live, spec) = std::mem::replace(&mut self.state, State::Done) else { return };
-        live.warm = None;
-        let (shared, provider) = (Arc::clone(&live.resources.shared), Arc::clone(&live.provider));
-        let starting = async move {
-            start_process(&shared.keepers, *spec, &provider).await.map_err(|not_begun| match not_begun {
-                BeginError::Failed(failure) => failure,
-                BeginError::Exhausted(message) => Failure::new(Category::Server, message),
-            })
-        };
-        self.state = State::Starting(live, Box::pin(starting));
-    }
-
-    fn started_over(&mut self, started: Result<RunningProcess, Failure>) {
-        let State::Starting(mut live, _) = std::mem::replace(&mut self.state, State::Done) else { return };
-        match started {
-            Ok(running) => {
-                live.decoder = live.provider.decoder(live.model.normalize, OutputForm::Streamed);
-                live.running = running;
-                live.deadline = None;
-                self.state = State::Live(live);
-            }
-            Err(failure) => self.events.push_back(Event::Failed(failure)),
-        }
-    }
-}
-
 impl CliAttempt {
     /// Decodes output. Replies that a warm process waits for are written to it.
     fn hear(&mut self, bytes: &[u8]) -> Vec<Event> {
@@ -502,56 +370,6 @@ impl CliAttempt {
             }
         }
         events
-    }
-
-    /// Asks a model that has not called a tool, although the client requires it, once more. Returns whether it did.
-    fn remind(&mut self) -> bool {
-        let (Some(warm), Some(live)) = (&mut self.warm, &self.provider.live) else { return false };
-        let reminder = warm.tools.as_mut().and_then(ToolExchange::remind);
-        let words = reminder.and_then(|reminder| warm.line.say(&live.escape.text(&reminder), None));
-        let Some(words) = words else { return false };
-        self.decoder = self.provider.decoder(self.model.normalize, OutputForm::Streamed);
-        self.running.limit(self.model.limits);
-        self.running.write(&words);
-        true
-    }
-
-    fn has_tools(&self) -> bool {
-        self.warm.as_ref().is_some_and(|warm| warm.tools.is_some())
-    }
-
-    /// Waits for output, for a call of a client's tool, or until all calls of a model response have arrived. Cancel safe.
-    async fn next_with_tools(&mut self) -> StepWithTools {
-        let Some(tools) = self.warm.as_mut().and_then(|warm| warm.tools.as_mut()) else {
-            return StepWithTools::Process(self.running.next().await);
-        };
-        let at = |at: Option<Instant>| async move {
-            match at {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
-        let (settled, deadline) = (at(tools.settled_at()), at(self.deadline));
-        tokio::select! {
-            biased;
-            call = tools.next_call() => {
-                tools.take_port_call(call);
-                StepWithTools::Called
-            }
-            step = self.running.next() => StepWithTools::Process(step),
-            () = settled => StepWithTools::Settled,
-            () = deadline => StepWithTools::Deadline,
-        }
-    }
-
-    /// Writes the results of the calls that wait, by their ids.
-    fn answer_calls(&mut self, results: impl Fn(&str) -> Result<String, String>) {
-        let Some(warm) = &mut self.warm else { return };
-        let Some(tools) = &mut warm.tools else { return };
-        for StdioAnswer { key, result } in tools.answer(results) {
-            let answer = warm.line.answer_call(&key, result.as_deref().map_err(String::as_str));
-            self.running.write(&answer);
-        }
     }
 
     /// Deadline for the first reaction of a warm process to its turn.
@@ -586,10 +404,6 @@ impl CliAttempt {
         let keys = provider.keys.join(" or ");
         (category == Category::Authentication && !keys.is_empty())
             .then(|| format!("log in with {} itself, or set {keys} for the gateway", provider.program))
-    }
-
-    fn lacks_call(&self) -> bool {
-        self.warm.as_ref().and_then(|warm| warm.tools.as_ref()).is_some_and(ToolExchange::lacks_call)
     }
 
     fn last_event(&self, conclusion: Conclusion) -> Event {

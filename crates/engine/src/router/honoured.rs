@@ -1,7 +1,7 @@
 //! Members of a request that have an effect on a model, and those that have none.
 
 use trunkline_core::model::{Backend, Model};
-use trunkline_core::turn::Turn;
+use trunkline_core::turn::{OwnTools, Turn};
 use trunkline_core::vocabulary::PromptDelivery;
 
 /// Option that the gateway honours for providers that do not.
@@ -22,13 +22,14 @@ pub(crate) fn takes_tools(backend: &Backend) -> bool {
     }
 }
 
-/// Whether a provider works with tools of its own.
-pub(crate) fn has_own_tools(backend: &Backend) -> bool {
-    match backend {
+/// Whether a model works with tools of its own.
+pub(crate) fn has_own_tools(model: &Model) -> bool {
+    let brings_tools = match &model.backend {
         Backend::Program(provider) => provider.prompt != PromptDelivery::Request,
         Backend::Api(_) => false,
         Backend::Agent(_) => true,
-    }
+    };
+    brings_tools && model.own_tools == OwnTools::Keep
 }
 
 /// Returns the members of the request that have no effect on the model, by the names that the client used.

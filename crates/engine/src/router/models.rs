@@ -225,7 +225,7 @@ impl Models {
             schemas: true,
             images: backend.takes_images(),
             sessions: backend.resumes(),
-            own_tools: has_own_tools(backend),
+            own_tools: has_own_tools(model),
             worktree: model.worktree,
             reasoning,
         })

@@ -54,7 +54,7 @@ struct ParkedEntry {
     ask: oneshot::Sender<Taker>,
 }
 
-/// What the tool results of a request lead to.
+/// Effect of the tool results in a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ToolResults {
     /// The request has no results of tools.

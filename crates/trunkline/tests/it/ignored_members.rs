@@ -87,7 +87,7 @@ fn ignored_members_are_a_bad_request_when_parameters_are_strict() {
 fn models_say_what_they_can_do() {
     let gateway = gateway().model("tree", json!({"driver": "codex", "worktree": true})).start();
     let expected = |worktree: bool| {
-        json!({"provider": "codex", "tools": false, "schemas": true, "images": true, "sessions": true,
+        json!({"provider": "codex", "tools": true, "schemas": true, "images": true, "sessions": true,
             "own_tools": true, "worktree": worktree})
     };
     let list = gateway.get("/v1/models").json();
