@@ -41,6 +41,10 @@ fake CLI behind it, in a network that has only loopback.
 
 The client `web-page` is a page in Chromium whose origin the gateway allows. In the cases *models* and *whole*, a page of a
 foreign origin asks first, and must be refused.
+
+Open WebUI 0.12.4 was tried by hand: set `OPENAI_API_BASE_URL=http://127.0.0.1:8000/v1` and `OPENAI_API_KEY`, or
+`OLLAMA_BASE_URL=http://127.0.0.1:8000`. Models, whole and streamed chats and a second turn work. Its requests for titles,
+tags, follow-ups, search queries and autocompletion are [side requests](RUNS.md#side-requests).
 ";
 
 const CASES: &str = "\

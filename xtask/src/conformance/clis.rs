@@ -185,7 +185,7 @@ pub(crate) const ALL: [CliUnderTest; 5] = [
         uncertain: &[],
         client_calls: ClientCalls::OneByOne,
         large_result: LargeResult::File,
-        own_tools_left: &["record_artifact", "report_findings"],
+        own_tools_left: &[],
         stall_limit: "25s",
         cannot: ONE_CALL_AT_A_TIME,
         cannot_warm: ONE_CALL_AT_A_TIME,

@@ -67,5 +67,8 @@ refuses() {
 # Counts the runs of this CLI: prints the number of the current one, starting with 1.
 counted() {
     echo >>"$seen/$cli.runs"
-    wc -l <"$seen/$cli.runs" | tr -d ' '
+    # Two processes that count lines at the same time could get the same number.
+    number=1
+    until mkdir "$seen/.$cli.number.$number" 2>/dev/null; do number=$((number + 1)); done
+    echo "$number"
 }

@@ -45,7 +45,8 @@ fn request_in_a_named_session_or_with_tools_runs_as_usual() {
     let gateway = gateway().start();
     let session = gateway.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
     let tools = json!([{"type": "function", "function": {"name": "edit", "parameters": {}}}]);
-    for request in [title(&gateway).header("x-trunkline-session", &session), title(&gateway).with("tools", tools)] {
+    let with_tools = title(&gateway).with("tools", tools).with("tool_choice", "none");
+    for request in [title(&gateway).header("x-trunkline-session", &session), with_tools] {
         let reply = request.send();
         assert_eq!(reply.status, 200, "{reply:?}");
         assert_eq!(run(&gateway, &reply)["side"], json!(null));

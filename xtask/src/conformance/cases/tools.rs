@@ -92,7 +92,9 @@ impl<'a> Conversation<'a> {
     }
 
     fn model_calls(&self) -> usize {
-        self.context.tap.calls().len() - self.calls_before
+        // Calls that a CLI makes on its own, such as for a title, offer no tools.
+        let calls = self.context.tap.calls();
+        calls[self.calls_before..].iter().filter(|call| !call.tools().is_empty()).count()
     }
 
     /// Fails unless the last request to the model contains the text of a result.

@@ -109,8 +109,8 @@ fn models_are_listed_and_described() {
     assert!(digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{digest}");
 
     for (body, family, capabilities) in [
-        (json!({"model": "m"}), "codex", json!(["completion", "vision", "thinking"])),
-        (json!({"name": "m:latest", "verbose": true}), "codex", json!(["completion", "vision", "thinking"])),
+        (json!({"model": "m"}), "codex", json!(["completion", "tools", "vision", "thinking"])),
+        (json!({"name": "m:latest", "verbose": true}), "codex", json!(["completion", "tools", "vision", "thinking"])),
         (json!({"model": "up/any:8b"}), "up", json!(["completion", "tools", "vision"])),
     ] {
         let shown = post(&gateway, "/api/show", &body).json();
