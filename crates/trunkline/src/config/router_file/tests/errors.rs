@@ -327,7 +327,7 @@ const ERRORS: &[(&str, &str)] = &[
     ),
     (
         "providers:\n- name: codex\n  type: agent\n  config:\n    failures: [{contains: x, is: quotta}]",
-        "5:34: provider codex: `failures`: unknown variant `quotta`, expected one of `quota`, `rate_limit`, `authentication`, `validation`, `network`, `server`, `timeout`, `not_found`, `configuration`, `unknown`, `cancelled` (did you mean `quota`?)",
+        "5:34: provider codex: `failures`: unknown variant `quotta`, expected one of `quota`, `rate_limit`, `authentication`, `validation`, `network`, `server`, `timeout`, `not_found`, `configuration`, `unknown`, `schema_mismatch`, `cancelled` (did you mean `quota`?)",
     ),
     (
         "providers:\n- {name: codex, type: agent, config: {failures: }}",
