@@ -355,7 +355,7 @@ const ERRORS: &[(&str, &str)] = &[
     ),
     (
         "routing: {fallback_on: [cancelled]}",
-        r#"1:25: routing: `fallback_on`: unknown failure category "cancelled" (known: quota, rate_limit, authentication, validation, network, server, timeout, not_found, configuration, unknown)"#,
+        r#"1:25: routing: `fallback_on`: unknown failure category "cancelled" (known: quota, rate_limit, authentication, validation, network, server, timeout, not_found, configuration, unknown, schema_mismatch)"#,
     ),
     ("routing: {breaker: {failures: 0}}", "1:31: routing: breaker: `failures` is 0, and must be from 1 to 1000"),
     (
