@@ -16,7 +16,7 @@ use std::fs;
 use std::io::{Read, stdin};
 use std::time::{Duration, SystemTime};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::fake_sessions::{append, argument_after, folder, print_words, random_uuid};
 
@@ -31,14 +31,39 @@ const USUAL_ANSWER: Duration = Duration::from_millis(150);
 /// Wording that the gateway classifies as an authentication failure.
 const FAILURE: &str = "Not logged in: the lighthouse keeper has no key";
 
-/// Answers the prompt on stdin as this mode demands.
+/// Answers the prompt on stdin as this mode demands. A gateway whose client offers tools speaks to the process over stdio instead.
 pub(crate) fn answer(mode: &str, line: &mut impl FnMut(&str)) {
+    let native = argument_after("--resume").unwrap_or_else(random_uuid);
+    if argument_after("--input-format").is_some() {
+        return converse(mode, &native, line);
+    }
     let mut prompt = String::new();
     // After an error, what was read so far is the prompt.
     let _ = stdin().read_to_string(&mut prompt);
-    let resume = argument_after("--resume");
-    let native = resume.unwrap_or_else(random_uuid);
-    let conversation = folder().join(&native);
+    answer_prompt(mode, &prompt, &native, line);
+}
+
+/// Answers messages of Claude Code's stream format. The tools of the client are accepted, and never called.
+fn converse(mode: &str, native: &str, line: &mut impl FnMut(&str)) {
+    for message in stdin().lines().map_while(Result::ok) {
+        let message: Value = serde_json::from_str(&message).unwrap_or_default();
+        match (message["type"].as_str(), message["request"]["subtype"].as_str()) {
+            (Some("control_request"), Some("interrupt")) => return,
+            (Some("control_request"), _) => {
+                let response = json!({"subtype": "success", "request_id": message["request_id"], "response": {}});
+                line(&json!({"type": "control_response", "response": response}).to_string());
+            }
+            (Some("user"), _) => {
+                let prompt = message["message"]["content"].as_str().unwrap_or_default();
+                answer_prompt(mode, prompt, native, line);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn answer_prompt(mode: &str, prompt: &str, native: &str, line: &mut impl FnMut(&str)) {
+    let conversation = folder().join(native);
     let memory = fs::read_to_string(&conversation).unwrap_or_default();
     if mode == "lab-failing" {
         line(
@@ -53,15 +78,15 @@ pub(crate) fn answer(mode: &str, line: &mut impl FnMut(&str)) {
     }
     let (text, time) = match mode {
         "lab-endless" => ("and so on ".repeat(200), ENDLESS_ANSWER),
-        _ => (answer_text(&prompt, &memory), USUAL_ANSWER),
+        _ => (answer_text(prompt, &memory), USUAL_ANSWER),
     };
     if std::env::args().any(|argument| argument == "stream-json") {
         line(&json!({"type": "system", "subtype": "init", "session_id": native, "model": "fake"}).to_string());
-        print_words(&text, &native, SystemTime::now() + time, line);
+        print_words(&text, native, SystemTime::now() + time, line);
     } else {
         std::thread::sleep(time);
     }
-    append(&conversation, &prompt).expect("the folder of the fake agent is writable");
+    append(&conversation, prompt).expect("the folder of the fake agent is writable");
     line(
         &json!({"type": "result", "subtype": "success", "is_error": false, "result": text, "session_id": native,
         "usage": {"input_tokens": 7, "output_tokens": 11}})
