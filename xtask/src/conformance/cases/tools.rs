@@ -80,7 +80,7 @@ impl<'a> Conversation<'a> {
     /// Asks for the end of the turn: its text, after this number of calls of the model, in the process of the first one.
     fn ends(&self, text: &str, model_calls: usize) -> Result<()> {
         equal("the answer", content(&self.ask()?)?.as_str(), text)?;
-        equal("calls of the model", self.model_calls(), model_calls)?;
+        self.check_model_calls(model_calls)?;
         let started = started(self.context);
         match self.context.world.mode {
             ConformanceMode::Cold => equal("processes of the conversation", started.len(), 1),
@@ -89,6 +89,12 @@ impl<'a> Conversation<'a> {
                 holds("the process was ready before", ready(self.context).contains(&started[1]))
             }
         }
+    }
+
+    /// Fails unless the model was called this number of times. Qwen Code may make one more call on its own, with the same tools.
+    fn check_model_calls(&self, expected: usize) -> Result<()> {
+        let (calls, more) = (self.model_calls(), usize::from(self.context.world.cli.name == "qwen"));
+        holds(&format!("the model was called {expected} times: {calls}"), (expected..=expected + more).contains(&calls))
     }
 
     fn model_calls(&self) -> usize {
@@ -159,7 +165,7 @@ pub(super) fn chained_calls(context: &CaseContext<'_>) -> Result<()> {
     for (index, city) in ["Bergen", "Oslo", "Narvik"].into_iter().enumerate() {
         let call = talk.call()?;
         call.is("weather", &json!({"city": city}))?;
-        equal("calls of the model so far", talk.model_calls(), index + 1)?;
+        talk.check_model_calls(index + 1)?;
         talk.give(&call, &format!("the storm has left {city}"));
     }
     talk.ends("The storm is over.", 4)?;
