@@ -464,7 +464,7 @@ impl Drop for RunDriver {
 enum SessionEnd {
     /// Its turn has ended.
     Turn(Box<SessionThread>),
-    /// There is no session, or its turn goes on in another run.
+    /// There is no session, or its turn continues in another run.
     Open(Option<SessionId>),
 }
 

@@ -166,7 +166,8 @@ impl Engine {
         };
         let reserved = resolver.reserved.into_inner().unwrap_or_else(PoisonError::into_inner);
         let takes_tools = |candidate: &Candidate| candidate.model.backend.takes_client_tools();
-        let lost = admitted.results == ToolResults::Gone && resolved.candidates.iter().any(takes_tools);
+        // Also if another request has taken the process in the meantime.
+        let lost = admitted.results != ToolResults::None && resolved.candidates.iter().any(takes_tools);
         let attempt_loop = AttemptLoop::new(Arc::clone(shared), admitted.models, run, turn, resolved, reserved);
         let mut attempt_loop = attempt_loop.with_contract(admitted.contract);
         if lost {
