@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize, Serializer};
-use serde_json::value::RawValue;
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::event::{SessionId, ToolCall};
 use crate::vocabulary::OutputForm;
@@ -188,32 +188,40 @@ pub struct RequestMember {
 }
 
 /// JSON value that is checked and kept as text. As a tree it could take a hundred times the memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Json(Box<str>);
+#[derive(Debug, Clone, Serialize)]
+#[serde(transparent)]
+pub struct Json(Box<RawValue>);
 
 impl Json {
     #[must_use]
     pub fn as_str(&self) -> &str {
+        self.0.get()
+    }
+
+    #[must_use]
+    pub fn as_raw(&self) -> &RawValue {
         &self.0
     }
 }
 
+/// Equal text.
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Json {}
+
 impl From<&serde_json::Value> for Json {
     fn from(value: &serde_json::Value) -> Self {
-        Self(value.to_string().into())
+        Self(to_raw_value(value).expect("a JSON value always serialises"))
     }
 }
 
 impl From<Box<RawValue>> for Json {
     fn from(raw: Box<RawValue>) -> Self {
-        Self(raw.get().into())
-    }
-}
-
-impl Serialize for Json {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let raw: &RawValue = serde_json::from_str(&self.0).map_err(serde::ser::Error::custom)?;
-        raw.serialize(serializer)
+        Self(raw)
     }
 }
 

@@ -62,12 +62,12 @@ fn may_be_in(secrets: &Secrets, value: &Value) -> bool {
 }
 
 /// Returns a JSON text with the secrets in its strings masked.
-pub(crate) fn masked_json(json: &str, secrets: &Secrets) -> Option<Box<RawValue>> {
-    if secrets.mask(json) == json {
-        return RawValue::from_string(json.to_owned()).ok();
+pub(crate) fn masked_json(json: &RawValue, secrets: &Secrets) -> Option<Box<RawValue>> {
+    if !secrets.may_be_in(json.get()) {
+        return Some(json.to_owned());
     }
     // A mask in place of a number would not be JSON, so only strings are masked.
-    let value = serde_json::from_str(json).ok()?;
+    let value = serde_json::from_str(json.get()).ok()?;
     serde_json::value::to_raw_value(&EventMask { secrets, max_bytes: usize::MAX }.value(&value)).ok()
 }
 

@@ -98,7 +98,7 @@ impl StoreWriter {
             detached: begun.detached,
             key: begun.key,
             side: turn.side.as_deref().map(str::to_owned),
-            request: turn.request.as_ref().and_then(|request| masked_json(request.as_str(), secrets)),
+            request: turn.request.as_ref().and_then(|request| masked_json(request.as_raw(), secrets)),
         };
         let mut log = RunLog::new(Arc::clone(&self.log), &presence.id, secrets.clone(), presence.extents());
         let feed = self.feed().cloned();
