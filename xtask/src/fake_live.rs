@@ -1,6 +1,10 @@
 //! The fake agent as a long-lived process: the part of codex's app-server protocol that a turn needs.
+//!
+//! In a thread with tools of the client, each turn calls the first one. Its answer is the time at which the result was read,
+//! and the result.
 
 use std::io::{BufRead, stdin};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
@@ -12,19 +16,46 @@ pub(crate) fn is_app_server() -> bool {
     std::env::args().any(|argument| argument == "app-server")
 }
 
+/// Number of the request that calls a tool.
+const TOOL_CALL: u64 = 7;
+
 /// Answers requests until stdin ends.
 pub(crate) fn serve(line: &mut impl FnMut(&str)) {
+    let mut tool = None;
     for message in stdin().lock().lines() {
         let Ok(message) = message else { return };
+        let read_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let Ok(message) = serde_json::from_str::<Value>(&message) else { continue };
         let Some(id) = message.get("id") else { continue };
-        let method = message["method"].as_str().unwrap_or_default();
-        line(&json!({"id": id, "result": answer(method)}).to_string());
-        if method == "turn/start" {
-            for notification in turn() {
-                line(&notification.to_string());
+        let Some(method) = message["method"].as_str() else {
+            if id == TOOL_CALL {
+                let result = message["result"]["contentItems"][0]["text"].as_str().unwrap_or_default();
+                end_turn(&format!("<{read_at}>{result}"), line);
             }
+            continue;
+        };
+        line(&json!({"id": id, "result": answer(method)}).to_string());
+        match (method, &tool) {
+            ("thread/start", _) => tool = first_tool(&message),
+            ("turn/start", None) => end_turn("ok", line),
+            ("turn/start", Some(tool)) => line(&call(tool).to_string()),
+            _ => {}
         }
+    }
+}
+
+fn first_tool(start: &Value) -> Option<Value> {
+    start.pointer("/params/dynamicTools/0/tools/0/name").cloned()
+}
+
+fn call(tool: &Value) -> Value {
+    let params = json!({"threadId": THREAD, "turnId": TURN, "callId": "call", "tool": tool, "arguments": {}});
+    json!({"id": TOOL_CALL, "method": "item/tool/call", "params": params})
+}
+
+fn end_turn(text: &str, line: &mut impl FnMut(&str)) {
+    for notification in turn(text) {
+        line(&notification.to_string());
     }
 }
 
@@ -36,7 +67,7 @@ fn answer(method: &str) -> Value {
     }
 }
 
-fn turn() -> [Value; 3] {
+fn turn(text: &str) -> [Value; 3] {
     let params = |more: Value| {
         let mut params = json!({"threadId": THREAD, "turnId": TURN});
         for (name, value) in more.as_object().into_iter().flatten() {
@@ -46,7 +77,7 @@ fn turn() -> [Value; 3] {
     };
     let used = json!({"totalTokens": 2, "inputTokens": 1, "cachedInputTokens": 0, "outputTokens": 1});
     [
-        json!({"method": "item/agentMessage/delta", "params": params(json!({"itemId": "m", "delta": "ok"}))}),
+        json!({"method": "item/agentMessage/delta", "params": params(json!({"itemId": "m", "delta": text}))}),
         json!({"method": "thread/tokenUsage/updated", "params": params(json!({"tokenUsage": {"total": used, "last": used}}))}),
         json!({"method": "turn/completed", "params": {"threadId": THREAD, "turn": {"id": TURN, "status": "completed"}}}),
     ]

@@ -128,6 +128,18 @@ impl BenchClient {
         Ok(())
     }
 
+    /// Runs one chat completion, and returns the answer.
+    pub(crate) async fn complete(&mut self, body: &Value) -> Result<Value> {
+        self.send(CHAT, "", &body.to_string()).await?;
+        let (status, length) = self.head().await?;
+        let mut answer = vec![0; length];
+        self.stream.read_exact(&mut answer).await?;
+        if status != 200 {
+            bail!("status {status}: {}", String::from_utf8_lossy(&answer));
+        }
+        Ok(serde_json::from_slice(&answer)?)
+    }
+
     /// Posts a body that asks for a stream; [`BenchClient::line`] returns its lines.
     pub(crate) async fn open(&mut self, path: &str, body: &str) -> Result<()> {
         self.send(path, "", body).await?;

@@ -58,8 +58,7 @@ impl BenchGateway {
         let folder = tempfile::tempdir()?;
         // No warm processes: these modes of the fake agent do not support them, and the attempt would be measured, too.
         let model = |mode: &str| json!({"driver": "codex", "repoPath": folder.path(), "command": agent, "warm": 0, "env": {"FAKE_AGENT": mode}});
-        let models =
-            json!({"noop": model("noop"), "stream": model("stream"), "hang": model("hang"), "flood": model("flood")});
+        let models = json!({"noop": model("noop"), "stream": model("stream"), "hang": model("hang"), "flood": model("flood"), "tools": model("noop")});
         fs::write(folder.path().join("models.json"), models.to_string())?;
         fs::write(folder.path().join("router.yaml"), router(agent, folder.path()))?;
         Self::start_in(folder, &GatewayCommand::new(binary)).await
@@ -225,7 +224,7 @@ fn megabytes(pid: u32, name: &str) -> Result<f64> {
 fn serve_command(gateway: &GatewayCommand, folder: &Path) -> Command {
     let mut command = Command::new(&gateway.binary);
     command
-        .args(["serve", "--port", "0", "--max-runs", "256", "--grace", "100ms", "--config"])
+        .args(["serve", "--port", "0", "--max-runs", "256", "--max-parked", "256", "--grace", "100ms", "--config"])
         .arg(folder)
         .arg("--state")
         .arg(folder.join("state"))

@@ -2,7 +2,7 @@
 //! turns in the same run, because other work on the machine affects both alike: trust ratios and differences.
 //!
 //! A [`subject`] is a CLI to measure. [`rounds`] measures a CLI; [`overhead`] measures what the gateway adds to a program
-//! that does nothing; [`worktree`] and [`streams`] measure parts of the gateway. The results are [`figure`]s with a spread
+//! that does nothing; [`worktree`], [`streams`] and [`parked`] measure parts of the gateway. The results are [`figure`]s with a spread
 //! and a threshold. Their presentation ([`table`], [`svg`], [`page`]) and comparison ([`baseline`]) are pure functions.
 //!
 //! [`profile`] is a measurement of its own: it counts what the gateway does in a turn.
@@ -17,6 +17,7 @@ pub(crate) mod gateway;
 mod minimal;
 mod overhead;
 mod page;
+mod parked;
 mod profile;
 mod report;
 mod rounds;
@@ -41,6 +42,7 @@ use crate::conformance::{ConformanceTools, clis, select};
 use crate::given_binary::given_binary;
 pub(crate) use binaries::{BenchBinaries, build_shipped};
 use overhead::{Overhead, SampleCount};
+use parked::ParkedCalls;
 use profile::ProfileArgs;
 use report::{BenchReport, ReportSection};
 use streams::IdleStreams;
@@ -64,8 +66,8 @@ Examples:
 /// figures.
 ///
 /// Parts: noop (overhead on a program that does nothing), worktree (turns in a large repository), streams (memory of idle
-/// streams), fake (the fake agent: by hand, cold, warm and in a session) and the CLIs claude, codex, gemini, qwen and
-/// opencode. Without --only, all of them run, which takes about half an hour.
+/// streams), parked (calls of clients' tools), fake (the fake agent: by hand, cold, warm and in a session) and the CLIs
+/// claude, codex, gemini, qwen and opencode. Without --only, all of them run, which takes about half an hour.
 ///
 /// With --profile, the parts are others: calls, instructions, allocations, times, dialects and scale.
 #[derive(Debug, Args)]
@@ -77,7 +79,7 @@ pub(crate) struct BenchArgs {
     /// Time limit for all CLIs together; each runs at least five rounds
     #[arg(long, value_name = "MINUTES", default_value_t = 18)]
     minutes: u64,
-    /// Parts to measure: noop, worktree, streams, fake, claude, codex, gemini, qwen, opencode; see --profile for its parts
+    /// Parts to measure: noop, worktree, streams, parked, fake, claude, codex, gemini, qwen, opencode; see --profile for its parts
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
     /// Run a few rounds with the dev build, which adds more overhead than the shipped one
@@ -108,6 +110,7 @@ const NOOP: &str = "noop";
 const FAKE: &str = "fake";
 const WORKTREE: &str = "worktree";
 const STREAMS: &str = "streams";
+const PARKED: &str = "parked";
 
 impl BenchArgs {
     pub(crate) fn run(mut self) -> Result<()> {
@@ -120,7 +123,7 @@ impl BenchArgs {
         let cli_names: Vec<String> = self
             .only
             .iter()
-            .filter(|name| ![NOOP, FAKE, WORKTREE, STREAMS].contains(&name.as_str()))
+            .filter(|name| ![NOOP, FAKE, WORKTREE, STREAMS, PARKED].contains(&name.as_str()))
             .cloned()
             .collect();
         let clis = match self.only.len() > cli_names.len() && cli_names.is_empty() {
@@ -167,6 +170,10 @@ impl BenchArgs {
         }
         if self.wants(STREAMS) {
             let measured = IdleStreams::measure(gateway, agent).await?;
+            results.sections.push(ReportSection { markdown: measured.markdown(), figures: measured.figures() });
+        }
+        if self.wants(PARKED) {
+            let measured = ParkedCalls::measure(gateway, agent).await?;
             results.sections.push(ReportSection { markdown: measured.markdown(), figures: measured.figures() });
         }
         if clis.is_empty() && !self.wants(FAKE) {
