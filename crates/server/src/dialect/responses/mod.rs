@@ -10,6 +10,7 @@
 //! stored, routes          responses that are read later encoder           events of a run as a response
 //! ```
 
+mod echo;
 mod encoder;
 mod frames;
 mod ids;

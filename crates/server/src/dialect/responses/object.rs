@@ -6,7 +6,7 @@ use trunkline_core::event::{Finish, Usage};
 use trunkline_wire::chat::Extension;
 use trunkline_wire::error::{ApiError, Repeat};
 
-use super::ids;
+use super::{echo, ids};
 use crate::dialect::RunHead;
 use crate::dialect::json::{json, member};
 
@@ -118,11 +118,11 @@ impl From<Usage> for TokenCounts {
     }
 }
 
-/// Appends the JSON of a response. `echo` has the members that repeat the request, `output` the JSON of the items.
+/// Appends the JSON of a response. `given` has the members that the request gives, `output` the JSON of the items.
 pub(super) fn write<'a>(
     out: &mut Vec<u8>,
     run: &RunHead,
-    echo: &RawValue,
+    given: &RawValue,
     outcome: &Outcome,
     output: impl Iterator<Item = &'a str>,
 ) {
@@ -143,9 +143,7 @@ pub(super) fn write<'a>(
     }
     out.push(b']');
     member(out, "usage", &outcome.usage);
-    out.push(b',');
-    let echo = echo.get();
-    out.extend_from_slice(&echo.as_bytes()[1..echo.len() - 1]);
+    echo::append(out, given);
     if let Some(trunkline) = &outcome.trunkline {
         member(out, "trunkline", trunkline);
     }

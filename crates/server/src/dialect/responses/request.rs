@@ -10,6 +10,7 @@ use trunkline_wire::object::Object;
 use trunkline_wire::request::missing;
 use trunkline_wire::upstream::NEWER_LIMIT;
 
+use super::echo::{Echo, EchoedText, Reasoning, TextFormat};
 use super::items::Input;
 use super::tools::{self, ToolChoice};
 
@@ -58,30 +59,10 @@ pub(super) struct Wishes {
     pub(super) tool_items: Option<bool>,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Reasoning {
-    effort: Option<String>,
-    summary: Option<String>,
-}
-
 #[derive(Debug, Deserialize)]
 struct TextOptions {
     format: Option<Object<TextFormat>>,
     verbosity: Option<String>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct TextFormat {
-    #[serde(rename = "type")]
-    kind: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    description: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    schema: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    strict: Option<bool>,
 }
 
 impl ResponsesRequest {
@@ -176,104 +157,38 @@ impl ResponsesRequest {
         }
     }
 
-    /// The members that the answer repeats.
+    /// The members that the answer repeats, as far as they are given.
     pub(super) fn echo(&self) -> Box<RawValue> {
-        let text = self.text.as_ref().map(|text| &text.0);
+        let text = self.text.as_ref().map(|text| EchoedText {
+            format: text.0.format.as_ref().map(|format| &format.0),
+            verbosity: text.0.verbosity.as_deref(),
+        });
         let echo = Echo {
-            background: self.is_background(),
-            frequency_penalty: 0,
+            model: self.model.as_deref().unwrap_or_default(),
+            background: Some(true).filter(|_| self.is_background()),
             include: self.include.as_ref().map(|include| &*include.0).filter(|include| !include.is_empty()),
             instructions: self.instructions.as_deref(),
             max_output_tokens: self.max_output_tokens,
             max_tool_calls: self.max_tool_calls,
             metadata: self.metadata.as_ref(),
-            model: self.model.as_deref().unwrap_or_default(),
-            parallel_tool_calls: self.parallel_tool_calls.unwrap_or(true),
-            presence_penalty: 0,
+            parallel_tool_calls: self.parallel_tool_calls,
             previous_response_id: self.previous_response_id.as_deref(),
             prompt_cache_key: self.prompt_cache_key.as_deref(),
-            reasoning: self.reasoning.as_ref().map_or(&Reasoning { effort: None, summary: None }, |given| &given.0),
+            reasoning: self.reasoning.as_ref().map(|given| &given.0),
             safety_identifier: self.safety_identifier.as_deref(),
-            service_tier: self.service_tier.as_deref().unwrap_or("default"),
-            store: self.is_stored(),
+            service_tier: self.service_tier.as_deref(),
+            store: Some(false).filter(|_| !self.is_stored()),
             temperature: self.temperature.as_ref(),
-            text: EchoedText {
-                format: text.and_then(|text| text.format.as_ref()).map(|format| &format.0),
-                verbosity: text.and_then(|text| text.verbosity.as_deref()),
-            },
+            text,
             tool_choice: self.tool_choice.as_ref(),
             tools: self.tools(),
-            top_logprobs: self.top_logprobs.unwrap_or(0),
+            top_logprobs: self.top_logprobs,
             top_p: self.top_p.as_ref(),
-            truncation: self.truncation.as_deref().unwrap_or("disabled"),
+            truncation: self.truncation.as_deref(),
             user: self.user.as_deref(),
         };
-        to_raw_value(&echo).expect("strings, numbers and JSON that was parsed before always serialise")
+        echo.to_raw()
     }
-}
-
-#[derive(Serialize)]
-struct Echo<'a> {
-    background: bool,
-    frequency_penalty: u8,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    include: Option<&'a [String]>,
-    instructions: Option<&'a str>,
-    max_output_tokens: Option<u64>,
-    max_tool_calls: Option<u64>,
-    #[serde(serialize_with = "or_empty")]
-    metadata: Option<&'a Map<String, Value>>,
-    model: &'a str,
-    parallel_tool_calls: bool,
-    presence_penalty: u8,
-    previous_response_id: Option<&'a str>,
-    prompt_cache_key: Option<&'a str>,
-    reasoning: &'a Reasoning,
-    safety_identifier: Option<&'a str>,
-    service_tier: &'a str,
-    store: bool,
-    #[serde(serialize_with = "or_one")]
-    temperature: Option<&'a Number>,
-    text: EchoedText<'a>,
-    #[serde(serialize_with = "or_auto")]
-    tool_choice: Option<&'a ToolChoice>,
-    tools: &'a [Box<RawValue>],
-    top_logprobs: u64,
-    #[serde(serialize_with = "or_one")]
-    top_p: Option<&'a Number>,
-    truncation: &'a str,
-    user: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct EchoedText<'a> {
-    #[serde(serialize_with = "or_text")]
-    format: Option<&'a TextFormat>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    verbosity: Option<&'a str>,
-}
-
-fn or_empty<S: serde::Serializer>(given: &Option<&Map<String, Value>>, serializer: S) -> Result<S::Ok, S::Error> {
-    given.unwrap_or(&Map::new()).serialize(serializer)
-}
-
-fn or_one<S: serde::Serializer>(given: &Option<&Number>, serializer: S) -> Result<S::Ok, S::Error> {
-    match given {
-        Some(given) => given.serialize(serializer),
-        None => serializer.serialize_f64(1.0),
-    }
-}
-
-fn or_auto<S: serde::Serializer>(given: &Option<&ToolChoice>, serializer: S) -> Result<S::Ok, S::Error> {
-    match given {
-        Some(given) => given.serialize(serializer),
-        None => serializer.serialize_str("auto"),
-    }
-}
-
-fn or_text<S: serde::Serializer>(given: &Option<&TextFormat>, serializer: S) -> Result<S::Ok, S::Error> {
-    let text = TextFormat { kind: "text".to_owned(), name: None, description: None, schema: None, strict: None };
-    given.unwrap_or(&text).serialize(serializer)
 }
 
 /// `text.format` as the `response_format` of chat completions.

@@ -30,7 +30,7 @@ const MAX_STORED_INPUT_BYTES: usize = 1024 * 1024;
 pub(super) struct StoredRequest {
     /// Requests of other dialects have another name.
     pub(super) dialect: String,
-    /// The members that the answer repeats.
+    /// The members that the answer repeats, as far as the request gives them.
     pub(super) echo: Box<RawValue>,
     /// The last items of the input, as many as are stored.
     pub(super) input: Vec<Box<RawValue>>,
