@@ -1,6 +1,7 @@
 //! Calls of clients' tools: the time from sending a result to its arrival in the CLI, the memory of a parked run, and whether
 //! each result reaches the run that it belongs to.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -29,8 +30,6 @@ pub(super) struct ParkedCalls {
     /// One result after the other, while the other runs stay parked.
     among_parked: Samples,
     at_once: Samples,
-    /// Results that did not come back in the answer of their own run.
-    wrong: usize,
     /// Memory of the gateway for each parked run, in KiB.
     memory_each: f64,
 }
@@ -45,14 +44,14 @@ impl ParkedCalls {
         let before = gateway.memory()?.gateway;
         let parked = park(&gateway, MANY_RUNS).await?;
         let memory_each = (gateway.memory()?.gateway - before) / MANY_RUNS as f64 * 1024.0;
-        let (_, wrong) = answer_at_once(parked).await?;
+        answer_at_once(parked).await?;
         let mut among_parked = Samples::default();
         for run in park(&gateway, PARKED_RUNS).await? {
             among_parked.push(run.answer().await?.context("a wrong result")?);
         }
-        let (at_once, _) = answer_at_once(park(&gateway, PARKED_RUNS).await?).await?;
+        let at_once = answer_at_once(park(&gateway, PARKED_RUNS).await?).await?;
         gateway.stop().await?;
-        Ok(Self { single, among_parked, at_once, wrong, memory_each })
+        Ok(Self { single, among_parked, at_once, memory_each })
     }
 
     pub(super) fn figures(&self) -> Vec<BenchFigure> {
@@ -73,13 +72,12 @@ impl ParkedCalls {
         format!(
             "A result of a client's tool reaches the CLI in {:.2} ms (median; {PARKED_RUNS} parked runs: {:.2} ms). When all \
              {PARKED_RUNS} results are sent in the same instant, the first arrives after {:.2} ms, half of them by {:.2} ms and \
-             the last by {:.2} ms. {MANY_RUNS} parked runs, answered at once: {} lost or swapped, {:.0} KiB each.\n",
+             the last by {:.2} ms. {MANY_RUNS} parked runs take {:.0} KiB each; answered at once, each gets its own result.\n",
             self.single.median() * 1000.0,
             self.among_parked.median() * 1000.0,
             millis(0.0),
             millis(0.5),
             millis(1.0),
-            self.wrong,
             self.memory_each,
         )
     }
@@ -87,7 +85,7 @@ impl ParkedCalls {
 
 /// A run that waits for the result of its call.
 struct ParkedRun {
-    client: BenchClient,
+    address: SocketAddr,
     messages: Vec<Value>,
     token: String,
     call_id: Value,
@@ -95,24 +93,26 @@ struct ParkedRun {
 
 impl ParkedRun {
     async fn start(gateway: &BenchGateway) -> Result<Self> {
-        let mut client = gateway.client().await?;
+        let address = gateway.address;
         let messages = vec![json!({"role": "user", "content": "call the tool"})];
-        let answer = client.complete(&request(&messages)).await?;
+        let answer = BenchClient::connect(address).await?.complete(&request(&messages)).await?;
         let message = answer["choices"][0]["message"].clone();
         let call_id = message["tool_calls"][0]["id"].clone();
         if !call_id.is_string() {
             bail!("an answer without a call: {answer}");
         }
         let token = format!("{:032x}", fastrand::u128(..));
-        Ok(Self { client, messages: [messages, vec![message]].concat(), token, call_id })
+        Ok(Self { address, messages: [messages, vec![message]].concat(), token, call_id })
     }
 
     /// Sends the result. Returns the seconds that it took to reach the CLI; nothing if another result reached it.
     async fn answer(mut self) -> Result<Option<f64>> {
         self.messages.push(json!({"role": "tool", "tool_call_id": self.call_id, "content": self.token}));
         let body = request(&self.messages);
+        // The gateway may have closed the first connection, which was idle while other runs were started.
+        let mut client = BenchClient::connect(self.address).await?;
         let sent = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
-        let answer = self.client.complete(&body).await?;
+        let answer = client.complete(&body).await?;
         let text = answer["choices"][0]["message"]["content"].as_str().unwrap_or_default();
         let Some((read_at, token)) = text.strip_prefix('<').and_then(|text| text.split_once('>')) else {
             bail!("an answer without a time: {answer}");
@@ -130,17 +130,22 @@ async fn park(gateway: &BenchGateway, count: usize) -> Result<Vec<ParkedRun>> {
     Ok(runs)
 }
 
-/// Answers all runs at the same time; returns the times and the number of results that did not come back.
-async fn answer_at_once(runs: Vec<ParkedRun>) -> Result<(Samples, usize)> {
+/// Answers all runs at the same time. Fails if a result is lost or reaches another run.
+async fn answer_at_once(runs: Vec<ParkedRun>) -> Result<Samples> {
+    let count = runs.len();
     let mut answers: JoinSet<_> = runs.into_iter().map(ParkedRun::answer).collect();
-    let (mut samples, mut wrong) = (Samples::default(), 0);
+    let (mut samples, mut wrong) = (Samples::default(), Vec::new());
     while let Some(answer) = answers.join_next().await {
         match answer? {
             Ok(Some(seconds)) => samples.push(seconds),
-            Ok(None) | Err(_) => wrong += 1,
+            Ok(None) => wrong.push("another run's result".to_owned()),
+            Err(error) => wrong.push(format!("{error:#}")),
         }
     }
-    Ok((samples, wrong))
+    if let Some(first) = wrong.first() {
+        bail!("{} of {count} results are lost or swapped, the first: {first}", wrong.len());
+    }
+    Ok(samples)
 }
 
 fn request(messages: &[Value]) -> Value {
