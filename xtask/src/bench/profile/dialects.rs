@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::counter::read_counter;
+use super::instructions::{self, CountedRequest};
 use super::lines::{ProfileLine, ProfileUnit};
 use super::programs::COUNT_ALLOCATIONS;
 use super::recipe::{DELTAS, DELTAS_MODEL, ProfileRecipe, configured_folder};
@@ -56,6 +57,39 @@ const DIALECTS: [BenchDialect; 4] = [
 
 fn chat(model: &str, stream: bool) -> Value {
     json!({"model": model, "stream": stream, "messages": [{"role": "user", "content": "hi"}]})
+}
+
+impl BenchDialect {
+    fn turn(&self, recipe: ProfileRecipe) -> CountedRequest {
+        CountedRequest { name: self.name, path: self.path, body: (self.body)(recipe.model(), false).to_string() }
+    }
+}
+
+/// A turn of chat completions with this recipe.
+pub(super) fn chat_turn(recipe: ProfileRecipe) -> CountedRequest {
+    CountedRequest { name: recipe.name(), ..DIALECTS[0].turn(recipe) }
+}
+
+/// Instructions of a turn, relative to chat completions.
+pub(super) async fn count_instructions(programs: &ProfilePrograms) -> Vec<ProfileLine> {
+    let mut counts = Vec::new();
+    for dialect in &DIALECTS {
+        let counted = instructions::count(programs, &dialect.turn(ProfileRecipe::Codex)).await;
+        counts.push(counted.map(|count| count.per_turn).map_err(super::reason));
+    }
+    let compared = DIALECTS.iter().zip(&counts).skip(1).map(|(dialect, ours)| {
+        let what = format!("user instructions of a turn, {}", dialect.name);
+        match (ours, &counts[0]) {
+            (Ok(ours), Ok(chat)) => ProfileLine::new(
+                format!("{what}: {ours:.0} / chat's {chat:.0}"),
+                ProfileUnit::Times,
+                ours / chat,
+                BenchThreshold::AtMost(MAX_RATIO_TO_CHAT),
+            ),
+            (Err(why), _) | (_, Err(why)) => ProfileLine::counted(what, Err(why.clone()), MAX_RATIO_TO_CHAT),
+        }
+    });
+    compared.collect()
 }
 
 /// Figures of one dialect.

@@ -10,11 +10,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
 
-use super::calls::{turns, warm_up};
 use super::counter::read_counter;
 use super::programs::COUNT_INSTRUCTIONS;
-use super::recipe::ProfileRecipe;
-use super::{COUNTED_TURNS, ProfilePrograms, SETTLE_TIME};
+use super::{COUNTED_TURNS, ProfilePrograms, SETTLE_TIME, WARM_UP_TURNS};
+use crate::bench::client::BenchClient;
 
 /// Limits of the turns that are counted step by step.
 const MAX_STEPPED_TURNS: usize = 20;
@@ -32,19 +31,43 @@ pub(super) struct InstructionCount {
     pub(super) counted_by: &'static str,
 }
 
-pub(super) async fn count(programs: &ProfilePrograms, recipe: ProfileRecipe) -> Result<InstructionCount> {
-    let by_perf = match count_by_perf(programs, recipe).await {
+/// The request whose turns are counted.
+pub(super) struct CountedRequest {
+    /// Name for messages.
+    pub(super) name: &'static str,
+    pub(super) path: &'static str,
+    pub(super) body: String,
+}
+
+impl CountedRequest {
+    async fn send(&self, client: &mut BenchClient, count: usize) -> Result<()> {
+        for _ in 0..count {
+            client.ask(self.path, &self.body).await?;
+        }
+        Ok(())
+    }
+
+    /// Fills caches, as [`warm_up`](super::calls::warm_up) does.
+    async fn warm_up(&self, client: &mut BenchClient) -> Result<()> {
+        self.send(client, WARM_UP_TURNS).await?;
+        tokio::time::sleep(SETTLE_TIME).await;
+        self.send(client, WARM_UP_TURNS).await
+    }
+}
+
+pub(super) async fn count(programs: &ProfilePrograms, request: &CountedRequest) -> Result<InstructionCount> {
+    let by_perf = match count_by_perf(programs, request).await {
         Ok(per_turn) => return Ok(InstructionCount { per_turn, counted_by: "perf" }),
         Err(error) => error,
     };
-    let per_turn = count_steps(programs, recipe).await.with_context(|| format!("perf: {by_perf:#}; step by step"))?;
+    let per_turn = count_steps(programs, request).await.with_context(|| format!("perf: {by_perf:#}; step by step"))?;
     Ok(InstructionCount { per_turn, counted_by: "steps" })
 }
 
-async fn count_by_perf(programs: &ProfilePrograms, recipe: ProfileRecipe) -> Result<f64> {
+async fn count_by_perf(programs: &ProfilePrograms, request: &CountedRequest) -> Result<f64> {
     let gateway = programs.start_gateway().await?;
     let mut client = gateway.client().await?;
-    warm_up(&mut client, recipe.model()).await?;
+    request.warm_up(&mut client).await?;
     // perf counts while the command runs: from the first line that `cat` returns to the end of its input.
     let mut perf = tool("perf");
     perf.args(["stat", "-x", ",", "--no-inherit", "-e", "instructions:u", "-p", &gateway.pid()?.to_string(), "cat"]);
@@ -55,7 +78,7 @@ async fn count_by_perf(programs: &ProfilePrograms, recipe: ProfileRecipe) -> Res
     let _ = input.write_all(b"begin\n").await;
     let output = perf.stdout.take().context("stdout is not piped")?;
     if BufReader::new(output).lines().next_line().await?.is_some() {
-        turns(&mut client, recipe.model(), COUNTED_TURNS).await?;
+        request.send(&mut client, COUNTED_TURNS).await?;
     }
     drop(input);
     let output = perf.wait_with_output().await?;
@@ -72,11 +95,11 @@ fn counted_by_perf(output: &str) -> Result<f64> {
 
 /// Stops the gateway after each instruction. Instructions of periodic work are subtracted, because a turn takes
 /// seconds instead of a fraction of a millisecond.
-async fn count_steps(programs: &ProfilePrograms, recipe: ProfileRecipe) -> Result<f64> {
+async fn count_steps(programs: &ProfilePrograms, request: &CountedRequest) -> Result<f64> {
     let counting = COUNT_INSTRUCTIONS.build(&programs.folder)?;
     let gateway = programs.start_gateway().await?;
     let mut client = gateway.client().await?;
-    warm_up(&mut client, recipe.model()).await?;
+    request.warm_up(&mut client).await?;
     // Work that is left over from these turns would take minutes later.
     tokio::time::sleep(SETTLE_TIME).await;
     let scratch = tempfile::tempdir()?;
@@ -99,7 +122,7 @@ async fn count_steps(programs: &ProfilePrograms, recipe: ProfileRecipe) -> Resul
     let busy = StepSpan::during(&counter, async {
         let began = Instant::now();
         while count < MAX_STEPPED_TURNS && began.elapsed() < STEP_TIMEOUT {
-            client.chat(recipe.model()).await?;
+            request.send(&mut client, 1).await?;
             count += 1;
         }
         // The work after the last answer is a part of the turn.
@@ -109,7 +132,7 @@ async fn count_steps(programs: &ProfilePrograms, recipe: ProfileRecipe) -> Resul
     .await?;
     gateway.stop().await?;
     steps.wait().await?;
-    eprintln!("{}: {count} turns, {busy:?}; idle, {idle:?}", recipe.name());
+    eprintln!("{}: {count} turns, {busy:?}; idle, {idle:?}", request.name);
     Ok(busy.without(idle)? / count as f64)
 }
 

@@ -52,7 +52,7 @@ pub(super) struct ProfileArgs {
     ///
     /// A static program that answers at once is the CLI. Parts for --only: calls (needs strace), instructions (perf, or
     /// else cc), allocations (cc), times (against the minimal gateway), dialects (the other API dialects against chat
-    /// completions), scale (memory, and many runs in the state folder).
+    /// completions, in time, instructions and allocations), scale (memory, and many runs in the state folder).
     /// With --quick, the dev build is measured, for a look at the counts.
     #[arg(long, conflicts_with_all = ["before", "json", "write", "check"])]
     profile: bool,
@@ -170,6 +170,7 @@ impl ProfileArgs {
                 ProfilePart::Dialects => {
                     let (turns, streams) = if quick { (100, 12) } else { (600, 60) };
                     report.lines.extend(dialects::measure(programs, turns, streams).await?);
+                    report.lines.extend(dialects::count_instructions(programs).await);
                 }
                 ProfilePart::Scale => report.lines.extend(scale::measure(programs, self.runs).await?),
             }
@@ -209,7 +210,7 @@ impl ProfileReport {
 
     async fn count_instructions(&mut self, programs: &ProfilePrograms) {
         for recipe in ProfileRecipe::ALL {
-            let counted = instructions::count(programs, recipe).await.map_err(reason);
+            let counted = instructions::count(programs, &dialects::chat_turn(recipe)).await.map_err(reason);
             let by = counted.as_ref().map_or("perf or steps", |count| count.counted_by);
             let what = format!("user instructions, {} (by {by})", recipe.name());
             self.lines.push(ProfileLine::counted(what, counted.map(|count| count.per_turn), 450_000.0));
