@@ -12,8 +12,10 @@ use serde_json::{Map, Value};
 use crate::api::{Api, Llm};
 use crate::failure::{Category, Failure};
 use crate::limits::{RequestedLimits, RunLimits};
+use crate::mcp_server::McpServer;
 use crate::provider::{OfferedModel, Placeholder, Provider};
 use crate::turn::{OnDisconnect, OwnTools};
+use crate::url_pattern::UrlPattern;
 use crate::vocabulary::Normalize;
 use crate::vocabulary::{Permissions, PromptDelivery, SessionKind};
 
@@ -73,6 +75,10 @@ pub struct Model {
     pub own_tools: OwnTools,
     /// Time for which a run waits for the results of the client's tools.
     pub park_timeout: Duration,
+    /// MCP servers of every run.
+    pub mcp_servers: Vec<McpServer>,
+    /// MCP servers that a request may bring along.
+    pub allow_mcp_servers: Vec<UrlPattern>,
     /// Configuration for a protocol executable, in addition to the model.
     pub config: Map<String, Value>,
 }
@@ -123,6 +129,8 @@ impl Model {
             warm: None,
             own_tools: OwnTools::Keep,
             park_timeout: DEFAULT_PARK_TIMEOUT,
+            mcp_servers: Vec::new(),
+            allow_mcp_servers: Vec::new(),
             config: Map::new(),
         }
     }
@@ -144,6 +152,7 @@ impl Model {
             permissions: Permissions::Read,
             resume: false,
             agent_file: None,
+            mcp_servers: Vec::new(),
             ..self.clone()
         }
     }
@@ -226,6 +235,15 @@ impl Backend {
             Self::Program(provider) => provider.takes_tools(),
             Self::Api(_) => false,
             Self::Agent(_) => true,
+        }
+    }
+
+    /// Whether runs can use MCP servers of the configuration and of requests.
+    #[must_use]
+    pub fn takes_mcp_servers(&self) -> bool {
+        match self {
+            Self::Program(provider) => provider.takes_tools(),
+            Self::Api(_) | Self::Agent(_) => false,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Masks secrets in logs and messages: known values, and words that look like API keys.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Secret values of this process. They must not appear in a log, in an error, or in the environment of a child that does
@@ -7,12 +8,17 @@ use std::sync::{Arc, PoisonError, RwLock};
 #[derive(Clone, Default)]
 pub struct Secrets {
     values: Arc<RwLock<Vec<String>>>,
+    /// Values of requests, oldest first.
+    of_requests: Arc<RwLock<VecDeque<String>>>,
 }
 
 const MASK: &str = "***";
 
 /// Values shorter than this are not masked, because that would mangle ordinary text.
 const MIN_SECRET_BYTES: usize = 8;
+
+/// Number of secrets of requests that are kept. Each takes time in every text that is masked.
+const MAX_REQUEST_SECRETS: usize = 64;
 
 /// Prefixes that mark a word as an API key.
 const KEY_PREFIXES: [&str; 9] = ["sk-", "sk_", "xai-", "AIza", "ghp_", "github_pat_", "glpat-", "xoxb-", "ya29."];
@@ -34,22 +40,41 @@ impl Secrets {
         values.dedup();
     }
 
+    /// Adds secrets that came with a request. Only the latest are kept: clients may bring any number.
+    pub fn learn_of_request(&self, more: impl IntoIterator<Item = String>) {
+        let mut values = self.of_requests.write().unwrap_or_else(PoisonError::into_inner);
+        for value in more.into_iter().filter(|value| value.len() >= MIN_SECRET_BYTES) {
+            values.retain(|known| *known != value);
+            if values.len() == MAX_REQUEST_SECRETS {
+                values.pop_front();
+            }
+            values.push_back(value);
+        }
+    }
+
+    /// Calls `each` for every value, the longest of the configuration first.
+    fn for_each(&self, mut each: impl FnMut(&str)) {
+        self.values.read().unwrap_or_else(PoisonError::into_inner).iter().for_each(|value| each(value));
+        self.of_requests.read().unwrap_or_else(PoisonError::into_inner).iter().for_each(|value| each(value));
+    }
+
     /// Whether [`mask`](Self::mask) might change the text.
     #[must_use]
     pub fn may_be_in(&self, text: &str) -> bool {
-        KEY_PREFIXES.iter().any(|prefix| text.contains(prefix))
-            || self.values.read().unwrap_or_else(PoisonError::into_inner).iter().any(|value| text.contains(value))
+        let mut found = KEY_PREFIXES.iter().any(|prefix| text.contains(prefix));
+        self.for_each(|value| found = found || text.contains(value));
+        found
     }
 
     /// Returns `text` with `***` in place of every known secret and of everything that looks like a key.
     #[must_use]
     pub fn mask(&self, text: &str) -> String {
         let mut masked = text.to_owned();
-        for value in &*self.values.read().unwrap_or_else(PoisonError::into_inner) {
-            if masked.contains(value.as_str()) {
-                masked = masked.replace(value.as_str(), MASK);
+        self.for_each(|value| {
+            if masked.contains(value) {
+                masked = masked.replace(value, MASK);
             }
-        }
+        });
         // Most texts contain no prefix, and searching for each is faster than splitting the text into words.
         if KEY_PREFIXES.iter().any(|prefix| masked.contains(prefix)) { mask_keys(&masked) } else { masked }
     }
@@ -72,12 +97,12 @@ impl Secrets {
 
     /// Returns the index from which the end of `text` is the beginning of a known value, but not all of it.
     fn start_of_value(&self, text: &str) -> usize {
-        let longest = |value: &String| {
+        let longest = |value: &str| {
             let begins = |length: &usize| text.as_bytes().ends_with(&value.as_bytes()[..*length]);
             (1..value.len().min(text.len() + 1)).rev().find(begins)
         };
-        let values = self.values.read().unwrap_or_else(PoisonError::into_inner);
-        let held = values.iter().filter_map(longest).max().unwrap_or(0);
+        let mut held = 0;
+        self.for_each(|value| held = held.max(longest(value).unwrap_or(0)));
         text.floor_char_boundary(text.len() - held)
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::event::{SessionId, ToolCall};
+use crate::mcp_server::RequestedServer;
 use crate::vocabulary::OutputForm;
 
 /// One request to a model.
@@ -43,6 +44,8 @@ pub struct Turn {
     pub side: Option<Arc<str>>,
     /// Whether the CLI keeps its own tools. None applies the setting of the model.
     pub own_tools: Option<OwnTools>,
+    /// MCP servers that the client wants the CLI to use. The model decides which are allowed.
+    pub servers: Vec<RequestedServer>,
     /// Time that the client waits for the answer, if it announced one.
     pub patience: Option<Patience>,
 }

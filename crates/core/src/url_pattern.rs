@@ -164,7 +164,9 @@ mod tests {
         ] {
             assert_eq!(UrlPattern::parse(pattern), Err(UrlPatternError::Wildcard), "{pattern}");
         }
-        for pattern in ["", "mcp.example.com/", "ftp://x.test/*", "https://u@x.test/*", "https://x.test/?a/*", "https:///*"] {
+        for pattern in
+            ["", "mcp.example.com/", "ftp://x.test/*", "https://u@x.test/*", "https://x.test/?a/*", "https:///*"]
+        {
             assert!(UrlPattern::parse(pattern).is_err(), "{pattern}");
         }
     }

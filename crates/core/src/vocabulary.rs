@@ -23,7 +23,8 @@ pub enum Permissions {
 }
 
 /// Permissions that are passed to a CLI: the level of the model, and for `edit` whether the kernel confines the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CliPermissions {
     Read,
     #[default]

@@ -117,7 +117,7 @@ impl Engine {
             let Some(provider) = model.backend.program() else { continue };
             let (settings, owner) = (&shared.settings, shared.identity.mark.as_str());
             let launch = LaunchRequest { settings, turn: &turn, models: &models, run: "", owner }.of(model, provider);
-            let boot = launch.prompt().and_then(|prompt| launch.boot(&prompt, &launch.program()?, &model.repo));
+            let boot = launch.prompt().and_then(|prompt| launch.own_boot(&prompt, &launch.program()?, &model.repo));
             match boot {
                 Ok(Some(boot)) => {
                     let boot = Arc::new(boot);

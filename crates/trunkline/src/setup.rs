@@ -165,7 +165,8 @@ pub(crate) fn secrets_of(environment: &Environment, config: &Config) -> Vec<Stri
     let values = secret_values(inherited.chain(env).chain(options));
     // A variable may hold several keys, separated by commas: each is masked by itself.
     let each: Vec<String> = values.iter().flat_map(|value| value.split(',')).map(|key| key.trim().to_owned()).collect();
-    values.into_iter().chain(each).collect()
+    let servers = config.models.all().flat_map(|model| &model.mcp_servers).flat_map(|server| server.secrets());
+    values.into_iter().chain(each).chain(servers).collect()
 }
 
 /// The tokio runtime of a command.

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::exchange::{Greeting, MessageMeaning, PERMISSION_REFUSED};
 use super::rpc::{self, Rpc, RpcMessage};
+use super::servers;
 use super::tool_offer::{ToolOffer, ToolServer};
 use crate::mcp;
 use crate::vocabulary::Permissions;
@@ -31,6 +32,8 @@ pub(super) struct AcpLive {
 enum AcpPending {
     Initialize(u64),
     NewSession(u64),
+    /// Loading the session of the greeting.
+    LoadSession(u64),
     /// Setting the model that cannot answer.
     SetPrimer(u64),
     /// The prompt to the model that cannot answer.
@@ -54,6 +57,7 @@ impl AcpLive {
     /// Begins another session, which has the tools.
     pub(super) fn offer(&mut self, offer: &ToolOffer) -> Vec<u8> {
         self.server.clone_from(&offer.server);
+        self.greeting.servers.extend_from_slice(&offer.servers);
         let mut line = Vec::new();
         self.begin_session(&mut line);
         line
@@ -104,6 +108,7 @@ impl AcpLive {
                     None => self.set_next_option(reply),
                 }
             }
+            AcpPending::LoadSession(expected) if id == expected => self.set_next_option(reply),
             AcpPending::SetPrimer(expected) if id == expected => {
                 reply.extend(self.send_prompt("."));
                 self.pending = AcpPending::PrimerPrompt(self.rpc.last());
@@ -117,6 +122,7 @@ impl AcpLive {
             }
             AcpPending::Initialize(_)
             | AcpPending::NewSession(_)
+            | AcpPending::LoadSession(_)
             | AcpPending::SetPrimer(_)
             | AcpPending::PrimerPrompt(_)
             | AcpPending::SetOption(_)
@@ -126,14 +132,29 @@ impl AcpLive {
     }
 
     fn begin_session(&mut self, reply: &mut Vec<u8>) -> MessageMeaning {
-        let servers = self.server.iter().map(|ToolServer { url, token }| {
+        let client = self.server.iter().map(|ToolServer { url, token }| {
             let bearer = json!({"name": "Authorization", "value": format!("Bearer {token}")});
             json!({"type": "http", "name": mcp::SERVER, "url": url, "headers": [bearer]})
         });
-        let params = json!({"cwd": self.greeting.cwd, "mcpServers": servers.collect::<Vec<_>>()});
+        // The session of the primer calls no tool.
+        let ours = self.greeting.servers.iter().filter(|_| self.greeting.primer.is_none()).map(servers::for_acp);
+        let mut params = json!({"cwd": self.greeting.cwd, "mcpServers": client.chain(ours).collect::<Vec<_>>()});
         self.options_set = 0;
-        let (id, line) = self.rpc.request("session/new", params);
-        self.pending = AcpPending::NewSession(id);
+        let resumed = self.greeting.session.clone().filter(|_| self.greeting.primer.is_none());
+        let line = match resumed {
+            Some(session) => {
+                params["sessionId"] = session.as_str().into();
+                self.session = session;
+                let (id, line) = self.rpc.request("session/load", params);
+                self.pending = AcpPending::LoadSession(id);
+                line
+            }
+            None => {
+                let (id, line) = self.rpc.request("session/new", params);
+                self.pending = AcpPending::NewSession(id);
+                line
+            }
+        };
         reply.extend(line);
         MessageMeaning::Ignored
     }
@@ -165,7 +186,10 @@ impl AcpLive {
             // Without the primer, the session is unused and can serve the turns.
             AcpPending::SetPrimer(expected) if id == expected => self.set_next_option(reply),
             AcpPending::PrimerPrompt(expected) if id == expected => self.begin_session(reply),
-            AcpPending::Initialize(expected) | AcpPending::NewSession(expected) | AcpPending::SetOption(expected)
+            AcpPending::Initialize(expected)
+            | AcpPending::NewSession(expected)
+            | AcpPending::LoadSession(expected)
+            | AcpPending::SetOption(expected)
                 if id == expected =>
             {
                 MessageMeaning::Broken(rpc::error_text(error))
@@ -176,6 +200,7 @@ impl AcpLive {
             }
             AcpPending::Initialize(_)
             | AcpPending::NewSession(_)
+            | AcpPending::LoadSession(_)
             | AcpPending::SetPrimer(_)
             | AcpPending::PrimerPrompt(_)
             | AcpPending::SetOption(_)

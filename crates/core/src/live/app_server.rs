@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::ChannelOutput;
 use super::exchange::{Greeting, MessageMeaning};
 use super::rpc::{self, Rpc, RpcMessage};
+use super::servers;
 use super::tool_offer::{CallKey, ClientCall, ToolOffer};
 use crate::mcp;
 use crate::vocabulary::Permissions;
@@ -64,6 +65,7 @@ impl AppServerLive {
     /// Starts another thread, which has the tools. The name of a tool may be that of one of Codex's own tools: a namespace keeps
     /// them apart.
     pub(super) fn offer(&mut self, offer: &ToolOffer) -> Vec<u8> {
+        self.greeting.servers.extend_from_slice(&offer.servers);
         let tools: Vec<Value> = offer
             .tools
             .iter()
@@ -75,8 +77,10 @@ impl AppServerLive {
             .collect();
         let mut settings = self.settings();
         let description = "Tools of the application that asked";
-        settings["dynamicTools"] =
-            json!([{"type": "namespace", "name": mcp::SERVER, "description": description, "tools": tools}]);
+        if !tools.is_empty() {
+            settings["dynamicTools"] =
+                json!([{"type": "namespace", "name": mcp::SERVER, "description": description, "tools": tools}]);
+        }
         let (id, line) = self.rpc.request("thread/start", settings);
         self.pending = AppServerPending::NewThread(id);
         line
@@ -195,12 +199,15 @@ impl AppServerLive {
     }
 
     fn settings(&self) -> Value {
-        let Greeting { cwd, model, mode, system, .. } = &self.greeting;
+        let Greeting { cwd, model, mode, system, servers, servers_off, .. } = &self.greeting;
         let mut settings = json!({"cwd": cwd, "approvalPolicy": "never"});
         for (name, value) in [("model", model), ("sandbox", mode), ("developerInstructions", system)] {
             if let Some(value) = value {
                 settings[name] = value.as_str().into();
             }
+        }
+        if let Some(config) = servers::for_app_server(servers, servers_off) {
+            settings["config"] = config;
         }
         settings
     }

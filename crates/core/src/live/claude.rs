@@ -1,12 +1,14 @@
 //! Client of Claude Code's `--input-format stream-json`: control requests and responses between the messages of its usual
 //! output. The response to `initialize` means that it is ready.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::ChannelOutput;
 use super::exchange::{Greeting, MessageMeaning, to_line};
+use super::servers;
 use super::tool_offer::{CallKey, ClientCall, ToolOffer};
 use crate::mcp::{self, McpRequest, OfferedTool};
+use crate::mcp_server::McpServer;
 use crate::vocabulary::Permissions;
 
 /// Ids of our control requests.
@@ -19,6 +21,8 @@ pub(super) struct ClaudeLive {
     permissions: Permissions,
     /// Tools of the client. Claude Code reaches them over stdio, as an MCP server of its SDK.
     tools: Vec<OfferedTool>,
+    /// MCP servers of the model.
+    servers: Vec<McpServer>,
 }
 
 impl ClaudeLive {
@@ -27,7 +31,8 @@ impl ClaudeLive {
         if let Some(system) = greeting.system {
             request["appendSystemPrompt"] = system.into();
         }
-        (Self { permissions: greeting.permissions, tools: Vec::new() }, control(GREETING, request))
+        let live = Self { permissions: greeting.permissions, tools: Vec::new(), servers: greeting.servers };
+        (live, control(GREETING, request))
     }
 
     pub(super) fn send_prompt(&self, prompt: &str) -> Vec<u8> {
@@ -41,9 +46,17 @@ impl ClaudeLive {
 
     pub(super) fn offer(&mut self, offer: &ToolOffer) -> Vec<u8> {
         self.tools.clone_from(&offer.tools);
-        // With `alwaysLoad`, the model sees the tools at once instead of having to search for them.
-        let server = json!({"type": "sdk", "name": mcp::SERVER, "alwaysLoad": true});
-        control(OFFER, json!({"subtype": "mcp_set_servers", "servers": {mcp::SERVER: server}}))
+        self.servers.extend_from_slice(&offer.servers);
+        self.set_servers()
+    }
+
+    /// Sets all servers: a later request replaces those of an earlier one.
+    fn set_servers(&self) -> Vec<u8> {
+        let ours = self.servers.iter().map(|server| (server.name.clone(), servers::for_claude(server)));
+        let client = json!({"type": "sdk", "name": mcp::SERVER, "alwaysLoad": true});
+        let client = (!self.tools.is_empty()).then(|| (mcp::SERVER.to_owned(), client));
+        let all: Map<String, Value> = ours.chain(client).collect();
+        control(OFFER, json!({"subtype": "mcp_set_servers", "servers": all}))
     }
 
     pub(super) fn interrupt(&self) -> Vec<u8> {
@@ -53,7 +66,17 @@ impl ClaudeLive {
     pub(super) fn receive(&self, message: &Value, output: &mut ChannelOutput) -> MessageMeaning {
         let field = |name: &str| message.get(name).and_then(Value::as_str);
         match field("type") {
-            Some("control_response") => on_response(message.get("response").unwrap_or(&Value::Null)),
+            Some("control_response") => {
+                let response = message.get("response").unwrap_or(&Value::Null);
+                let greeted = response.get("request_id").and_then(Value::as_str) == Some(GREETING);
+                match on_response(response) {
+                    MessageMeaning::Ready if greeted && !self.servers.is_empty() => {
+                        output.reply.extend(self.set_servers());
+                        MessageMeaning::Ignored
+                    }
+                    meaning => meaning,
+                }
+            }
             Some("control_request") => {
                 if message.pointer("/request/subtype").and_then(Value::as_str) == Some("mcp_message") {
                     self.receive_mcp(message, output);
@@ -90,13 +113,24 @@ impl ClaudeLive {
         }
     }
 
+    /// Whether a tool belongs to the client or to one of our servers, which need no approval.
+    fn may_call(&self, tool: &str) -> bool {
+        let Some((server, tool)) = tool.strip_prefix("mcp__").and_then(|tool| tool.split_once("__")) else {
+            return false;
+        };
+        let allows = |ours: &McpServer| {
+            ours.name == server
+                && ours.allowed_tools.as_ref().is_none_or(|tools| tools.iter().any(|allowed| allowed == tool))
+        };
+        server == mcp::SERVER || self.servers.iter().any(allows)
+    }
+
     /// Answers a control request: whether a tool may be used, or something that we do not support.
     fn answer_request(&self, message: &Value) -> Vec<u8> {
         let id = message.get("request_id").unwrap_or(&Value::Null);
         let request = message.get("request").unwrap_or(&Value::Null);
         let tool = request.get("tool_name").and_then(Value::as_str).unwrap_or_default();
-        let is_clients = tool.strip_prefix("mcp__").is_some_and(|tool| tool.starts_with(mcp::SERVER));
-        let permissions = if is_clients { Permissions::Full } else { self.permissions };
+        let permissions = if self.may_call(tool) { Permissions::Full } else { self.permissions };
         let response = match (request.get("subtype").and_then(Value::as_str), permissions) {
             (Some("can_use_tool"), Permissions::Full) => {
                 let input = request.get("input").unwrap_or(&Value::Null);

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::mcp_server::McpServer;
 use crate::vocabulary::Permissions;
 
 /// Method of a note that is added to the decoder's input after a refused permission request. A CLI does not always report
@@ -23,6 +24,12 @@ pub struct Greeting {
     pub system: Option<String>,
     /// Permissions that decide about requests of the process.
     pub permissions: Permissions,
+    /// MCP servers that the process connects to.
+    pub servers: Vec<McpServer>,
+    /// The user's own MCP servers that the process must not use, if no argument says so.
+    pub servers_off: Vec<String>,
+    /// Session to resume, for a protocol that takes it here.
+    pub session: Option<String>,
 }
 
 /// Meaning of a message from the process.

@@ -26,6 +26,7 @@ mod exchange;
 mod protocol;
 mod recipe;
 mod rpc;
+mod servers;
 mod tool_offer;
 
 use serde_json::Value;
@@ -35,7 +36,7 @@ pub use exchange::Greeting;
 use exchange::MessageMeaning;
 pub(crate) use exchange::PERMISSION_REFUSED;
 pub use protocol::LiveProtocol;
-pub use recipe::{LiveRecipe, Modes, ToolRecipe};
+pub use recipe::{LiveRecipe, Modes, OwnServers, ServerArguments, ToolRecipe};
 pub use tool_offer::{CallKey, ClientCall, ToolOffer, ToolServer};
 
 /// State of a channel.

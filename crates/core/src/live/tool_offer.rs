@@ -3,11 +3,14 @@
 use serde_json::Value;
 
 use crate::mcp::OfferedTool;
+use crate::mcp_server::McpServer;
 
 /// Tools of the client for one conversation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ToolOffer {
     pub tools: Vec<OfferedTool>,
+    /// MCP servers of the request, in addition to those of the greeting.
+    pub servers: Vec<McpServer>,
     /// MCP server that takes the calls, for a protocol that has no place for them.
     pub server: Option<ToolServer>,
 }

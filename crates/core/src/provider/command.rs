@@ -91,6 +91,7 @@ impl Provider {
             primer: live.primer.clone(),
             system: system.map(str::to_owned),
             permissions: values.permissions.answers(),
+            ..live::Greeting::default()
         };
         Ok((args, greeting))
     }

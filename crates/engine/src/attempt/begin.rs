@@ -53,7 +53,8 @@ pub(crate) async fn begin(
     }
     let cwd = resources.cwd(model);
     let tools = if provider.takes_tools() { ClientTools::of(&turn.options)? } else { None };
-    if tools.is_some() || launch.own_tools() == OwnTools::Off {
+    let has_servers = provider.takes_tools() && (!model.mcp_servers.is_empty() || launch.has_requested_servers());
+    if tools.is_some() || has_servers || launch.own_tools() == OwnTools::Off {
         let begun = with_tools::begin(shared, &launch, &attempt, tools, (prompt, program), resources).await?;
         return Ok(Attempt::new(begun));
     }
@@ -114,13 +115,13 @@ async fn on_warm_process(
     let (Some(boot), Some(live)) = (boot, &launch.provider.live) else { return Ok(None) };
     let taken = shared.warm.take(&boot, WarmTarget::of(launch.model, &boot), session).await;
     let Some(TakenProcess { process: kept, fresh }) = taken else { return Ok(None) };
-    let WarmProcess { mut running, mut line, boot, stamps, scratch, tools } = kept;
+    let WarmProcess { mut running, mut line, boot, stamps, scratch, tools, servers } = kept;
     let session = session.filter(|_| fresh).map(|session| &*session.0);
     let Some(words) = line.say(&live.escape.text(&prompt.text), session) else { return Ok(None) };
     running.limit(launch.model.limits);
     running.write(&words);
     let answers_by = WarmAttempt::answers_by(launch.model.limits.startup);
-    Ok(Some((running, WarmAttempt { line, boot, stamps, scratch, tools, cold: None, answers_by })))
+    Ok(Some((running, WarmAttempt { line, boot, stamps, scratch, tools, servers, cold: None, answers_by })))
 }
 
 /// Calls an HTTP upstream.

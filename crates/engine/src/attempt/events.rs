@@ -318,8 +318,9 @@ impl Attempt {
             let comes_back = answered && (model.resume || asked.is_some());
             let warm = match (warm, session.filter(|_| comes_back)) {
                 (Some(warm), Some(session)) if *warm.line.stage() == ChannelStage::Ready => {
-                    let WarmAttempt { line, boot, stamps, scratch, tools, .. } = warm;
-                    shared.warm.hold(WarmProcess { running, line, boot, stamps, scratch, tools }, session);
+                    let WarmAttempt { line, boot, stamps, scratch, tools, servers, .. } = warm;
+                    let process = WarmProcess { running, line, boot, stamps, scratch, tools, servers };
+                    shared.warm.hold(process, session);
                     shared.warm.refill();
                     return;
                 }

@@ -77,6 +77,8 @@ fn of_no_program(model: &Model) -> Vec<&'static str> {
         ("command", model.command.is_some()),
         ("args", !model.args.is_empty()),
         ("normalize", model.normalize != Normalize::None),
+        ("mcpServers", !model.mcp_servers.is_empty()),
+        ("allowMcpServers", !model.allow_mcp_servers.is_empty()),
     ];
     all.into_iter().filter_map(|(name, ignored)| ignored.then_some(name)).collect()
 }
@@ -103,6 +105,8 @@ pub fn ignored(model: &Model) -> Vec<&'static str> {
                 && provider.prompt != PromptDelivery::Request,
         ),
         ("permissions", model.permissions != Permissions::default() && same_grants),
+        ("mcpServers", !model.mcp_servers.is_empty() && !provider.takes_tools()),
+        ("allowMcpServers", !model.allow_mcp_servers.is_empty() && !provider.takes_tools()),
     ]
     .into_iter()
     .filter_map(|(name, ignored)| ignored.then_some(name))

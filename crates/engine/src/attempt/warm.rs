@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use trunkline_core::live::LiveChannel;
+use trunkline_core::mcp_server::McpServer;
 use trunkline_process::Spec;
 
 use crate::attempt::scratch::Scratch;
@@ -22,6 +23,8 @@ pub(crate) struct WarmAttempt {
     pub(crate) scratch: Scratch,
     /// The client's tools that the process was offered.
     pub(crate) tools: Option<ToolExchange>,
+    /// MCP servers of a request that the process was offered.
+    pub(crate) servers: Vec<McpServer>,
     /// The command that starts a new process for the turn if the warm process is lost.
     pub(crate) cold: Option<Spec>,
     /// Deadline of the first reaction, after which the process counts as lost.

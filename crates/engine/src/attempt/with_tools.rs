@@ -1,5 +1,6 @@
-//! The start of an attempt whose turn has tools of the client, or whose CLI has none of its own. It always runs on a process that
-//! is spoken to over stdio: one that is kept ready, one that holds the session, or a new one.
+//! The start of an attempt whose turn has tools of the client or MCP servers, or whose CLI has no tools of its own. It always runs on
+//! a process that is spoken to over stdio: one that is kept ready, one that holds the session, or a new one. So secrets of servers
+//! are neither in arguments nor in files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::live::{LiveProtocol, LiveRecipe, ToolOffer};
+use trunkline_core::mcp_server::McpServer;
 use trunkline_core::prompt::Prompt;
 
 use crate::attempt::events::CliAttempt;
@@ -34,40 +36,55 @@ pub(super) async fn begin(
         return Err(Failure::new(Category::Validation, message).into());
     }
     let cwd = resources.cwd(model);
-    let boot = Arc::new(launch.tool_boot(&prompt, &program, &cwd, resources.workspace(model))?);
+    let boot = Arc::new(launch.tool_boot(&prompt, &program, &cwd, resources.workspace(model), None)?);
+    let servers = launch.requested_servers();
+    let mut resumed = None;
     let live = provider.live.as_ref().ok_or_else(|| failed(provider.name.as_str(), "it has no live protocol"))?;
     let process = match &turn.session {
         Some(session) => {
             let up_to_date = shared.warm.begin_turn(&provider.name, session);
             let held = if up_to_date { shared.warm.take_session(&boot, session).await } else { None };
             match held {
-                Some(held) if has_tools(&held, tools.as_deref()) => held,
+                Some(held) if has_tools(&held, tools.as_deref()) && held.servers == servers => held,
                 other => {
                     if let Some(other) = other {
                         other.end(shared.settings.linger).await;
                     } else {
                         shared.warm.end_held(&provider.name, session).await;
                     }
-                    let message = "the process of the session has ended, or had other tools";
-                    return Err(Failure { session_lost: true, ..Failure::new(Category::NotFound, message) }.into());
+                    if tools.is_some() {
+                        return Err(lost("the process of the session has ended, or had other tools").into());
+                    }
+                    let workspace = resources.workspace(model);
+                    let for_session = launch.tool_boot(&prompt, &program, &cwd, workspace, Some(&session.0))?;
+                    let started = shared.warm.start_now(&Arc::new(for_session), attempt.id).await;
+                    let mut process = started.map_err(|why| lost(&shared.settings.secrets.mask(&why)))?;
+                    // The next turn of the session looks for the process by what all its turns have in common.
+                    process.boot = boot;
+                    process.servers.clone_from(&servers);
+                    resumed = Some(&*session.0).filter(|_| live.protocol == LiveProtocol::AppServer);
+                    process
                 }
             }
         }
         None => {
-            let mut process = ready_process(shared, &boot, attempt).await?;
-            if let Some(tools) = tools.clone() {
-                offer(shared, &mut process, live, tools).await.map_err(|why| failed(&provider.name, &why))?;
+            let target = if launch.always_with_tools() { WarmTarget::of(model, &boot) } else { WarmTarget::ByUse };
+            let mut process = ready_process(shared, &boot, target, attempt).await?;
+            if tools.is_some() || !servers.is_empty() {
+                offer(shared, &mut process, live, tools.clone(), servers)
+                    .await
+                    .map_err(|why| failed(&provider.name, &why))?;
             }
             process
         }
     };
-    let WarmProcess { mut running, mut line, boot, stamps, scratch, tools: mut exchange } = process;
+    let WarmProcess { mut running, mut line, boot, stamps, scratch, tools: mut exchange, servers } = process;
     let mut words = prompt.text.clone();
     if let (Some(exchange), Some(tools)) = (&mut exchange, tools) {
         words.extend(tools.instruction().map(|instruction| format!("\n\n{instruction}")));
         exchange.begin_turn(tools);
     }
-    let Some(words) = line.say(&live.escape.text(&words), None) else {
+    let Some(words) = line.say(&live.escape.text(&words), resumed) else {
         return Err(failed(&provider.name, "it takes no turn").into());
     };
     running.limit(model.limits);
@@ -77,7 +94,7 @@ pub(super) async fn begin(
     let answers_by = WarmAttempt::answers_by(model.limits.startup);
     Ok(CliAttempt {
         running,
-        warm: Some(WarmAttempt { line, boot, stamps, scratch, tools: exchange, cold: None, answers_by }),
+        warm: Some(WarmAttempt { line, boot, stamps, scratch, tools: exchange, servers, cold: None, answers_by }),
         decoder: provider.decoder(model.normalize, launch.form()),
         provider: Arc::clone(model.backend.program().ok_or_else(|| failed(&provider.name, "it is no program"))?),
         model: Arc::clone(model),
@@ -95,12 +112,13 @@ pub(super) async fn begin(
 async fn ready_process(
     shared: &Shared,
     boot: &Arc<BootSpec>,
+    target: WarmTarget,
     attempt: &AttemptRequest<'_>,
 ) -> Result<WarmProcess, BeginError> {
     let (model, provider) = (attempt.model, boot.provider.as_str());
     // A process in a worktree cannot be kept ready.
     let keeps_ready = shared.warm.is_open() && !model.worktree && model.warm != Some(0);
-    let taken = if keeps_ready { shared.warm.take(boot, WarmTarget::ByUse, None).await } else { None };
+    let taken = if keeps_ready { shared.warm.take(boot, target, None).await } else { None };
     if let Some(TakenProcess { process, .. }) = taken {
         return Ok(process);
     }
@@ -111,13 +129,19 @@ async fn ready_process(
     Ok(process)
 }
 
-/// Offers the tools to a process that has had no turn yet.
+/// Offers the tools and the servers to a process that has had no turn yet.
 async fn offer(
     shared: &Shared,
     process: &mut WarmProcess,
     live: &LiveRecipe,
-    tools: Arc<ClientTools>,
+    tools: Option<Arc<ClientTools>>,
+    servers: Vec<McpServer>,
 ) -> Result<(), String> {
+    let Some(tools) = tools else {
+        process.offer(&ToolOffer { servers: servers.clone(), ..ToolOffer::default() }).await?;
+        process.servers = servers;
+        return Ok(());
+    };
     let settle_time = Duration::from_millis(live.tools.as_ref().map_or(0, |recipe| recipe.settle_ms));
     let list = tools.tools().to_vec();
     let (exchange, server) = match live.protocol {
@@ -131,7 +155,8 @@ async fn offer(
             (exchange, server)
         }
     };
-    process.offer(&ToolOffer { tools: list, server }).await?;
+    process.offer(&ToolOffer { tools: list, server, servers: servers.clone() }).await?;
+    process.servers = servers;
     process.tools = Some(exchange);
     Ok(())
 }
@@ -143,6 +168,11 @@ fn has_tools(process: &WarmProcess, tools: Option<&ClientTools>) -> bool {
         (None, None) => true,
         (Some(_), None) | (None, Some(_)) => false,
     }
+}
+
+/// The session cannot be continued, for this reason.
+fn lost(why: &str) -> Failure {
+    Failure { session_lost: true, ..Failure::new(Category::NotFound, why) }
 }
 
 fn failed(provider: &str, why: &str) -> Failure {

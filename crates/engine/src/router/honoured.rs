@@ -1,8 +1,10 @@
 //! Members of a request that have an effect on a model, and those that have none.
 
+use trunkline_core::mcp_server::{McpServer, RequestedServer};
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::turn::{OwnTools, Turn};
-use trunkline_core::vocabulary::PromptDelivery;
+use trunkline_core::url_pattern::plain_url;
+use trunkline_core::vocabulary::{CliPermissions, PromptDelivery};
 
 /// Option that the gateway honours for providers that do not.
 const FORMAT: &str = "response_format";
@@ -12,6 +14,9 @@ const BY_EXECUTABLES: [&str; 5] = ["max_tokens", "max_completion_tokens", "tempe
 
 /// Options that come with tools.
 const WITH_TOOLS: [&str; 3] = ["tools", "tool_choice", "parallel_tool_calls"];
+
+/// MCP servers of a request.
+const MCP: &str = "mcp";
 
 /// Whether a provider gets the tools of the client.
 pub(crate) fn takes_tools(backend: &Backend) -> bool {
@@ -41,11 +46,61 @@ pub(crate) fn ignored_members(turn: &Turn, model: &Model) -> Vec<String> {
 
 fn honours(turn: &Turn, model: &Model, option: &str) -> bool {
     match &model.backend {
+        backend if option == MCP => backend.takes_mcp_servers(),
         Backend::Api(_) => true,
         Backend::Program(_) | Backend::Agent(_) if option == FORMAT => turn.answer_format.is_some(),
         Backend::Program(provider) if provider.prompt == PromptDelivery::Request => BY_EXECUTABLES.contains(&option),
         Backend::Program(_) | Backend::Agent(_) => WITH_TOOLS.contains(&option) && takes_tools(&model.backend),
     }
+}
+
+/// Checks the MCP servers of a request against the model's list of allowed URLs. The error names the member of the request and the
+/// setting. A model that cannot have servers ignores them.
+pub(crate) fn check_servers(turn: &Turn, model: &Model) -> Result<(), (String, String)> {
+    if !model.backend.takes_mcp_servers() || turn.side.is_some() {
+        return Ok(());
+    }
+    for (index, RequestedServer { server, place, .. }) in turn.servers.iter().enumerate() {
+        let url = server.url().and_then(plain_url);
+        if !url.is_some_and(|url| model.allow_mcp_servers.iter().any(|pattern| pattern.allows(&url))) {
+            let message = format!(
+                "{} is not in `allowMcpServers` of the model {}; its operator can add it there",
+                server.shown(),
+                model.name
+            );
+            return Err((format!("{place}.server_url"), message));
+        }
+        let same_name = |other: &McpServer| other.name == server.name;
+        let in_request = turn.servers[..index].iter().any(|other| same_name(&other.server));
+        if in_request || model.mcp_servers.iter().any(same_name) {
+            let message = format!("there is another MCP server with the name {}", server.name);
+            return Err((format!("{place}.server_label"), message));
+        }
+    }
+    Ok(())
+}
+
+/// Notes for the client about MCP servers of its request. `permissions` are those that the CLI is told.
+pub(crate) fn server_notes(turn: &Turn, model: &Model, permissions: CliPermissions) -> Vec<String> {
+    let Some(provider) = model.backend.program().filter(|_| model.backend.takes_mcp_servers()) else {
+        return Vec::new();
+    };
+    let limits = provider.live.as_ref().and_then(|live| live.tools.as_ref()).map(|recipe| &recipe.limits_tools);
+    let limits = limits.is_some_and(|limits| limits.contains(&permissions));
+    let mut notes = Vec::new();
+    for RequestedServer { server, place, expects_approval } in turn.servers.iter().filter(|_| turn.side.is_none()) {
+        if server.allowed_tools.is_some() && !limits {
+            let provider = &provider.name;
+            notes.push(format!(
+                "{place}.allowed_tools had no effect: {provider} could use all tools of {}",
+                server.name
+            ));
+        }
+        if *expects_approval {
+            notes.push(format!("{place}.require_approval: tools of {} were called without asking", server.name));
+        }
+    }
+    notes
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub use side_requests::SideRequests;
 
 pub(crate) use asked_models::AskedModels;
 pub(crate) use circuit::{Circuits, Pass, Refused};
-pub(crate) use honoured::{has_own_tools, ignored_members, takes_tools};
+pub(crate) use honoured::{check_servers, has_own_tools, ignored_members, server_notes, takes_tools};
 pub(crate) use policy::{Exposure, Failed, Next, next};
 pub(crate) use retries::Retries;
 pub(crate) use selection::{Candidate, Why, circuit_of};

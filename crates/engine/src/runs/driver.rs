@@ -23,11 +23,12 @@ use trunkline_core::phase::Phase;
 use trunkline_core::turn::AnswerTiming;
 use trunkline_store::CurrentAttempt;
 
-use crate::router::{Exposure, ignored_members};
+use crate::router::{Exposure, ignored_members, server_notes};
 use crate::runs::attempts::{AttemptLoop, AttemptStart, RunningAttempt};
 use crate::runs::live::ActiveRun;
 use crate::runs::parked::ParkedAttempt;
 use crate::runs::structured::AnswerCheck;
+use crate::sandbox;
 use crate::session::SessionThread;
 use crate::shared::Shared;
 use crate::start_error::{StartError, cancelled};
@@ -347,6 +348,11 @@ impl RunDriver {
         let (mut attempt_loop, running) = *running;
         answer.notes.append(&mut attempt_loop.notes);
         answer.ignored = ignored_members(&attempt_loop.turn, &running.model);
+        if !attempt_loop.turn.servers.is_empty() {
+            let usual = self.shared.settings.sandbox;
+            let told = running.model.backend.program().map(|provider| sandbox::told(&running.model, usual, provider));
+            answer.notes.extend(server_notes(&attempt_loop.turn, &running.model, told.unwrap_or_default()));
+        }
         let resumption =
             attempt_loop.thread.as_ref().filter(|thread| thread.is_resumable()).map(SessionThread::resumption);
         if resumption.is_some() && !self.named {

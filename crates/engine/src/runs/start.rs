@@ -18,7 +18,7 @@ use super::waiting_client::PatienceDeadline;
 use crate::admission::Reserved;
 use crate::engine::Engine;
 use crate::router::models::Models;
-use crate::router::{Candidate, ignored_members};
+use crate::router::{Candidate, check_servers, ignored_members};
 use crate::schema::AnswerContract;
 use crate::session::resolve::SessionResolver;
 use crate::start_error::StartError;
@@ -65,7 +65,10 @@ impl Engine {
         let Some(candidates) = models.candidates(&turn.model) else {
             return Err(self.unknown_model(&models, &turn.model));
         };
-        let mut candidates = honouring(turn, capable(turn, candidates)?)?;
+        let candidates = allowing_servers(turn, capable(turn, candidates)?)?;
+        let mut candidates = honouring(turn, candidates)?;
+        let secrets = turn.servers.iter().flat_map(|requested| requested.server.secrets());
+        self.shared.settings.secrets.learn_of_request(secrets);
         let contract = contract(turn, &candidates)?;
         if turn.side.is_some() {
             for candidate in &mut candidates {
@@ -288,6 +291,18 @@ fn honouring(turn: &Turn, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, 
         }),
         _ => Ok(accepting),
     }
+}
+
+/// Returns the candidates that allow the MCP servers of the request. The first candidate must: another one that ignores the servers
+/// would hide that they are refused.
+fn allowing_servers(turn: &Turn, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, StartError> {
+    if turn.servers.is_empty() {
+        return Ok(candidates);
+    }
+    if let Some(Err((member, message))) = candidates.first().map(|first| check_servers(turn, &first.model)) {
+        return Err(StartError::InvalidMember { code: "invalid_value", member, message });
+    }
+    Ok(candidates.into_iter().filter(|candidate| check_servers(turn, &candidate.model).is_ok()).collect())
 }
 
 /// Compiles the form of the answer, if a candidate may answer whose answers the gateway checks.

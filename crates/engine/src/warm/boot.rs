@@ -13,6 +13,8 @@ pub(crate) struct BootSpec {
     pub(crate) spec: Spec,
     pub(crate) greeting: Greeting,
     pub(crate) private_tmp: bool,
+    /// Content of files that arguments name as [`ToolRecipe::FILE`](trunkline_core::live::ToolRecipe::FILE) and their index.
+    pub(crate) files: Vec<String>,
     /// Files that the process reads when it starts.
     pub(crate) reads: Vec<String>,
     /// Number of turns of this kind before a process is kept ready. A kind that differs only by a client's own text may

@@ -1,13 +1,15 @@
 //! One warm process: its start, and its wait for a turn.
 
+use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use trunkline_core::limits::RunLimits;
-use trunkline_core::live::{ChannelStage, LiveChannel, ToolOffer};
-use trunkline_process::{Keepers, ProcessEvent, RunningProcess};
+use trunkline_core::live::{ChannelStage, LiveChannel, ToolOffer, ToolRecipe};
+use trunkline_core::mcp_server::McpServer;
+use trunkline_process::{ArgumentList, Keepers, ProcessEvent, RunningProcess};
 
 use super::{BootSpec, FileStamps};
 use crate::attempt::environment::RUN;
@@ -33,6 +35,8 @@ pub(crate) struct WarmProcess {
     pub(crate) scratch: Scratch,
     /// The client's tools that the process was offered.
     pub(crate) tools: Option<ToolExchange>,
+    /// MCP servers of a request that the process was offered.
+    pub(crate) servers: Vec<McpServer>,
 }
 
 impl WarmProcess {
@@ -53,11 +57,14 @@ impl WarmProcess {
             }
             spec.env.set("TMPDIR", folder);
         }
+        if !boot.files.is_empty() {
+            spec.args = with_files(&spec.args, &boot.files, &mut scratch)?;
+        }
         let (line, greeting) = LiveChannel::new(boot.protocol, boot.greeting.clone());
         spec.stdin = greeting;
         spec.limits = RunLimits { total: BOOT_TIMEOUT, ..RunLimits::NONE };
         let running = keepers.spawn_open(spec).await.map_err(|error| error.to_string())?;
-        let mut process = Self { running, line, boot, stamps, scratch, tools: None };
+        let mut process = Self { running, line, boot, stamps, scratch, tools: None, servers: Vec::new() };
         process.until_ready(BOOT_TIMEOUT).await?;
         process.running.limit(RunLimits::NONE);
         Ok(process)
@@ -147,6 +154,18 @@ impl WarmProcess {
         self.running.finish(linger).await;
         drop(self.scratch);
     }
+}
+
+/// Writes the files, and returns the arguments with their paths.
+fn with_files(args: &ArgumentList, files: &[String], scratch: &mut Scratch) -> Result<ArgumentList, String> {
+    let write = |(index, content): (usize, &String)| scratch.write(&format!("server-{index}.toml"), content.as_bytes());
+    let paths: Result<Vec<String>, _> = files.iter().enumerate().map(write).collect();
+    let paths = paths.map_err(|failure| failure.message)?;
+    let path_of = |arg: &OsStr| {
+        let index: usize = arg.to_str()?.strip_prefix(ToolRecipe::FILE)?.parse().ok()?;
+        Some(OsString::from(paths.get(index)?))
+    };
+    Ok(args.iter().map(|arg| path_of(arg).unwrap_or_else(|| arg.to_owned())).collect())
 }
 
 fn brief(message: &str) -> String {

@@ -9,6 +9,7 @@ mod base_model;
 mod discover;
 mod environment;
 mod error;
+mod mcp_servers;
 mod model_options;
 mod models_file;
 mod providers_file;
@@ -17,6 +18,7 @@ mod routed;
 mod router_file;
 mod side_requests;
 mod times;
+mod variables;
 mod warnings;
 
 #[cfg(feature = "discord")]

@@ -9,11 +9,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use trunkline_core::mcp_server::McpServer;
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::near::near;
 use trunkline_core::parse::Format;
 use trunkline_core::provider::{self, Provider, UnknownPlaceholder};
 use trunkline_core::turn::OnDisconnect;
+use trunkline_core::url_pattern::UrlPattern;
 use trunkline_core::vocabulary::Normalize;
 use trunkline_core::vocabulary::PromptDelivery;
 use trunkline_engine::Models;
@@ -23,6 +25,7 @@ use super::base_model::{default_agent_file, plain_model};
 use super::discover::read_file;
 use super::environment::Environment;
 use super::error::ConfigError;
+use super::mcp_servers::{self, WrongServer};
 use super::model_options::ModelOptions;
 use super::warnings::placeholder_warnings;
 use sections::Section;
@@ -65,6 +68,8 @@ struct ModelsFileEntry {
     join_repeats: bool,
     strict_parameters: bool,
     policy: HelperPolicy,
+    mcp_servers: Vec<McpServer>,
+    allow_mcp_servers: Vec<UrlPattern>,
     options: ModelOptions,
     /// Warnings about values that were read.
     warnings: Vec<String>,
@@ -181,6 +186,9 @@ fn base_of(
 
 impl ModelsFileEntry {
     fn read(members: &ModelMembers<'_, '_>, folder: &Path, environment: &Environment) -> Result<Self, ConfigError> {
+        let wrong = |WrongServer { message, needle }| {
+            ConfigError::new(members.file, format!("model {}: {message}", members.name)).at(members.text, &needle)
+        };
         Ok(Self {
             driver: members.or_default("driver")?,
             repo_path: members.or_default("repo_path")?,
@@ -193,6 +201,9 @@ impl ModelsFileEntry {
             join_repeats: members.value("join_repeats")?.unwrap_or(true),
             strict_parameters: members.or_default("strict_parameters")?,
             policy: members.or_default("policy")?,
+            mcp_servers: mcp_servers::resolve(members.or_default("mcp_servers")?, environment).map_err(wrong)?,
+            allow_mcp_servers: mcp_servers::patterns(&members.or_default::<Vec<String>>("allow_mcp_servers")?)
+                .map_err(wrong)?,
             options: ModelOptions::read(members, folder, environment)?,
             warnings: members.warnings.take(),
         })
@@ -246,6 +257,8 @@ impl ModelsFileEntry {
             on_disconnect: self.on_disconnect,
             join_repeats: self.join_repeats,
             strict_parameters: self.strict_parameters,
+            mcp_servers: self.mcp_servers,
+            allow_mcp_servers: self.allow_mcp_servers,
             name,
             ..base
         };

@@ -22,6 +22,7 @@ fn greeting(provider: &str, case: &str) -> Greeting {
         primer: provider::built_in()[provider].live.as_ref().and_then(|live| live.primer.clone()),
         system: (provider == "claude" && case == "turns").then(|| "Be brief.".to_owned()),
         permissions: if full { Permissions::Full } else { Permissions::Edit },
+        ..Greeting::default()
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::limits::RunLimits;
-use trunkline_core::live::LiveRecipe;
+use trunkline_core::live::{LiveRecipe, ServerArguments};
+use trunkline_core::mcp_server::McpServer;
 use trunkline_core::prompt::Prompt;
 use trunkline_core::provider::{Arguments, Values};
 use trunkline_core::turn::OwnTools;
@@ -97,16 +98,32 @@ impl Launch<'_> {
         let Some(live) = provider.live.as_ref().filter(|live| can && WarmTarget::is_any(model, live)) else {
             return Ok(None);
         };
-        self.boot_of(live, prompt, program, cwd, || sandbox::checkout(&model.repo)).map(Some)
+        self.boot_of(live, prompt, program, cwd, || sandbox::checkout(&model.repo), None).map(Some)
+    }
+
+    /// The warm process for turns of the model that bring nothing of their own. `None` if there cannot be one.
+    pub(crate) fn own_boot(&self, prompt: &Prompt, program: &Path, cwd: &Path) -> Result<Option<BootSpec>, Failure> {
+        if self.always_with_tools() {
+            let workspace = sandbox::checkout(&self.model.repo);
+            return self.tool_boot(prompt, program, cwd, workspace, None).map(Some);
+        }
+        self.boot(prompt, program, cwd)
+    }
+
+    /// Whether every turn of the model needs a process with tools: the model has MCP servers, or its CLI has no tools of its own.
+    pub(crate) fn always_with_tools(&self) -> bool {
+        self.provider.takes_tools() && (!self.model.mcp_servers.is_empty() || self.model.own_tools == OwnTools::Off)
     }
 
     /// The process for a turn with tools of the client. Fails if the provider cannot have them.
+    /// With `resume`, it continues this session and has the servers of the request from its start.
     pub(crate) fn tool_boot(
         &self,
         prompt: &Prompt,
         program: &Path,
         cwd: &Path,
         workspace: Vec<PathBuf>,
+        resume: Option<&str>,
     ) -> Result<BootSpec, Failure> {
         let Some((live, tools)) = self.provider.live.as_ref().and_then(|live| Some((live, live.tools.as_ref()?)))
         else {
@@ -114,15 +131,38 @@ impl Launch<'_> {
             return Err(Failure::new(Category::Validation, message));
         };
         let mut live = live.clone();
-        let off = self.own_tools() == OwnTools::Off;
-        let more = tools.args.iter().chain(tools.own_tools_off.iter().filter(|_| off));
-        // A subcommand is the last argument.
-        live.args.splice(0..0, more.cloned());
+        let requested = self.requested_servers();
+        let servers = [self.model.mcp_servers.as_slice(), &requested].concat();
+        let ServerArguments { args, files } = tools.server_arguments(&servers);
+        let mut more = [tools.args.clone(), args].concat();
         live.env.extend(tools.env.clone());
-        if off {
-            live.env.extend(tools.own_tools_off_env.clone());
+        let mut servers_off = Vec::new();
+        if self.own_tools() == OwnTools::Off {
+            more.extend(tools.own_tools_off(&servers));
+            live.env.extend(tools.own_tools_off_env(&servers));
+            servers_off = tools.own_servers.as_ref().map(|own| self.own_servers(own)).unwrap_or_default();
         }
-        self.boot_of(&live, prompt, program, cwd, || workspace)
+        // A subcommand is the last argument.
+        live.args.splice(0..0, more);
+        let mut boot = self.boot_of(&live, prompt, program, cwd, || workspace, resume)?;
+        boot.files = files;
+        boot.greeting.servers_off = servers_off;
+        boot.greeting.session = resume.map(str::to_owned);
+        boot.greeting.servers = if resume.is_some() { servers } else { self.model.mcp_servers.clone() };
+        if !requested.is_empty() {
+            boot.uses_first = boot.uses_first.max(2);
+        }
+        Ok(boot)
+    }
+
+    /// MCP servers of the request. A side request has none.
+    pub(crate) fn requested_servers(&self) -> Vec<McpServer> {
+        let turn = self.request.turn;
+        turn.servers.iter().filter(|_| turn.side.is_none()).map(|requested| requested.server.clone()).collect()
+    }
+
+    pub(crate) fn has_requested_servers(&self) -> bool {
+        self.request.turn.side.is_none() && !self.request.turn.servers.is_empty()
     }
 
     /// Whether the CLI keeps its own tools in this turn.
@@ -137,10 +177,12 @@ impl Launch<'_> {
         program: &Path,
         cwd: &Path,
         workspace: impl FnOnce() -> Vec<PathBuf>,
+        resume: Option<&str>,
     ) -> Result<BootSpec, Failure> {
         let (model, provider) = (self.model, self.provider);
         let cwd_text = cwd.to_string_lossy();
-        let values = self.values("", &cwd_text);
+        let mut values = self.values("", &cwd_text);
+        values.session = resume;
         let (args, greeting) = provider.live_arguments(live, &values, prompt.system.as_deref())?;
         let mut env = self.environment("", cwd);
         live.env.iter().for_each(|(name, value)| self.set_own(&mut env, name, value));
@@ -152,6 +194,7 @@ impl Launch<'_> {
             spec: self.process(input, env, program.to_owned(), cwd.to_owned(), workspace)?,
             greeting,
             private_tmp: provider.private_tmp,
+            files: Vec::new(),
             reads: live.reads.clone(),
             uses_first: if clients_own { 2 } else { 1 },
         })

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use trunkline_core::failure::Failure;
+use trunkline_core::live::OwnServers;
 use trunkline_core::provider::SettingsFile;
 use trunkline_process::Environment;
 
@@ -132,6 +134,15 @@ impl Launch<'_> {
             }
             home::write_files(&self.provider.files, state, self.name(), sources)
         })
+    }
+
+    /// Names of the MCP servers in the user's own configuration of the CLI.
+    pub(super) fn own_servers(&self, own: &OwnServers) -> Vec<String> {
+        let Some(home) = &self.provider.home else { return Vec::new() };
+        let of_model = || self.model.env.get(&home.env).map(PathBuf::from);
+        let folder = self.template.private_home.as_ref().map(|private| private.own.clone()).or_else(of_model);
+        let text = folder.and_then(|folder| fs::read_to_string(folder.join(&own.file)).ok());
+        text.map(|text| own.names(&text)).unwrap_or_default()
     }
 
     fn name(&self) -> &str {

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! request, items, tools   the body on the wire          frames            numbered frames of a stream
+//! mcp_tools               MCP servers among the tools
 //! messages                items as messages             output(_objects)  items and their events
 //! previous                earlier responses             object            the response object
 //! stored, routes          responses that are read later encoder           events of a run as a response
@@ -15,6 +16,7 @@ mod encoder;
 mod frames;
 mod ids;
 mod items;
+mod mcp_tools;
 mod messages;
 mod object;
 mod output;
@@ -119,7 +121,8 @@ impl Dialect for Responses {
             messages,
             session,
             options: request.options(),
-            members: request.tools_without_effect(),
+            members: request.members_of_tools(),
+            servers: request.servers()?,
             shown: if delivery == Delivery::Streamed { AnswerTiming::AsItComes } else { AnswerTiming::AtTheEnd },
             on_disconnect: request.is_background().then_some(OnDisconnect::Detach).or(wishes.on_disconnect),
             request: stored.record(),

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Number, Value};
+use trunkline_core::mcp_server::RequestedServer;
 use trunkline_core::turn::{Json, OnDisconnect, Options, RequestMember};
 use trunkline_wire::chat::BoundedList;
 use trunkline_wire::error::ApiError;
@@ -12,6 +13,7 @@ use trunkline_wire::upstream::NEWER_LIMIT;
 
 use super::echo::{Echo, EchoedText, Reasoning, TextFormat};
 use super::items::Input;
+use super::mcp_tools;
 use super::tools::{self, ToolChoice};
 
 /// Maximum number of entries in `metadata`, as OpenAI has it.
@@ -120,9 +122,20 @@ impl ResponsesRequest {
         self.trunkline.take().map(|wishes| wishes.0).unwrap_or_default()
     }
 
-    /// Tools that no provider gets.
-    pub(super) fn tools_without_effect(&self) -> Vec<RequestMember> {
-        tools::without_effect(self.tools())
+    /// Tools that not every provider gets.
+    pub(super) fn members_of_tools(&self) -> Vec<RequestMember> {
+        let servers = if self.forbids_tools() { Vec::new() } else { mcp_tools::members(self.tools()) };
+        tools::without_effect(self.tools()).into_iter().chain(servers).collect()
+    }
+
+    /// MCP servers that the CLI may use.
+    pub(super) fn servers(&self) -> Result<Vec<RequestedServer>, ApiError> {
+        let servers = mcp_tools::servers(self.tools())?;
+        Ok(if self.forbids_tools() { Vec::new() } else { servers })
+    }
+
+    fn forbids_tools(&self) -> bool {
+        matches!(&self.tool_choice, Some(ToolChoice::Mode(mode)) if mode == "none")
     }
 
     fn tools(&self) -> &[Box<RawValue>] {
@@ -163,6 +176,8 @@ impl ResponsesRequest {
             format: text.0.format.as_ref().map(|format| &format.0),
             verbosity: text.0.verbosity.as_deref(),
         });
+        let shown = |tool: &Box<RawValue>| mcp_tools::without_secrets(tool).unwrap_or_else(|| tool.clone());
+        let tools: Vec<Box<RawValue>> = self.tools().iter().map(shown).collect();
         let echo = Echo {
             model: self.model.as_deref().unwrap_or_default(),
             background: Some(true).filter(|_| self.is_background()),
@@ -181,7 +196,7 @@ impl ResponsesRequest {
             temperature: self.temperature.as_ref(),
             text,
             tool_choice: self.tool_choice.as_ref(),
-            tools: self.tools(),
+            tools: &tools,
             top_logprobs: self.top_logprobs,
             top_p: self.top_p.as_ref(),
             truncation: self.truncation.as_deref(),

@@ -7,6 +7,7 @@ use trunkline_core::turn::RequestMember;
 use trunkline_wire::error::ApiError;
 use trunkline_wire::request::missing;
 
+use super::mcp_tools;
 use crate::dialect::functions;
 
 /// Maximum number of tools without effect that are listed, and of the length of their types.
@@ -29,12 +30,15 @@ struct Tool {
     description: Option<Value>,
     parameters: Option<Value>,
     strict: Option<Value>,
+    connector_id: Option<Value>,
 }
 
 impl ToolChoice {
     pub(super) fn for_chat(&self) -> Value {
         match self {
             Self::Mode(mode) => mode.as_str().into(),
+            // A tool of an MCP server is not one of the client's functions.
+            Self::Tool(tool) if tool.get("type").and_then(Value::as_str) == Some(mcp_tools::KIND) => "auto".into(),
             Self::Tool(tool) => match tool.get("name") {
                 Some(name) => functions::choice(name),
                 None => "auto".into(),
@@ -65,10 +69,14 @@ pub(super) fn for_chat(tools: &[Box<RawValue>]) -> Option<Value> {
     (!functions.is_empty()).then_some(functions.into())
 }
 
-/// Tools that are not functions, by their place and type: no provider gets them.
+/// Tools that are neither functions nor MCP servers, by their place and type: no provider gets them.
 pub(super) fn without_effect(tools: &[Box<RawValue>]) -> Vec<RequestMember> {
-    let kinds = tools.iter().map(|tool| parse(tool).and_then(|tool| tool.kind)).enumerate();
-    let others = kinds.filter_map(|(index, kind)| Some((index, kind.filter(|kind| kind != "function")?)));
+    let parsed = tools.iter().enumerate().filter_map(|(index, tool)| Some((index, parse(tool)?)));
+    let is_known = |tool: &Tool| match tool.kind.as_deref() {
+        Some(mcp_tools::KIND) => tool.connector_id.is_none(),
+        kind => kind == Some("function"),
+    };
+    let others = parsed.filter(|(_, tool)| !is_known(tool)).filter_map(|(index, tool)| Some((index, tool.kind?)));
     let named = |(index, kind): (usize, String)| {
         let kind: String = kind.chars().take(MAX_KIND_CHARS).collect();
         RequestMember { name: format!("tools[{index}] ({kind})"), option: None }

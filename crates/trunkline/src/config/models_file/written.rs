@@ -19,7 +19,7 @@ use super::super::times::millis_warning;
 use super::sections::{ALIASES, SERVER};
 
 /// Members of a model that are not among the options shared with `router.yaml`.
-const MEMBERS: [&str; 11] = [
+const MEMBERS: [&str; 13] = [
     "driver",
     "repo_path",
     "command",
@@ -31,6 +31,8 @@ const MEMBERS: [&str; 11] = [
     "join_repeats",
     "strict_parameters",
     "policy",
+    "mcp_servers",
+    "allow_mcp_servers",
 ];
 
 const REQUIRED: [&str; 2] = ["driver", "repo_path"];

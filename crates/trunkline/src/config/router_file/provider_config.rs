@@ -6,8 +6,8 @@ use trunkline_core::near::near;
 use trunkline_core::provider::{current_key, renamed_keys};
 
 use super::super::model_options::ModelOptions;
+use super::super::variables::is_variable;
 use super::error::RouterFileError;
-use super::expand::is_variable;
 use super::fields::Fields;
 use super::provider_types::{RouterProviderKind, RouterProviderType};
 use super::reader::RouterFileReader;
