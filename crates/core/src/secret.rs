@@ -186,6 +186,16 @@ mod tests {
     }
 
     #[test]
+    fn secrets_of_requests_are_masked_and_the_oldest_are_forgotten() {
+        let secrets = Secrets::default();
+        secrets.learn_of_request(["hunter2-hunter2".to_owned(), "short".to_owned()]);
+        assert_eq!(secrets.mask("a short hunter2-hunter2"), "a short ***");
+        assert!(secrets.may_be_in("x hunter2-hunter2") && secrets.may_continue("x hunter2-"));
+        secrets.learn_of_request((0..MAX_REQUEST_SECRETS).map(|number| format!("another-{number:03}")));
+        assert_eq!(secrets.mask("hunter2-hunter2 another-063"), "hunter2-hunter2 ***");
+    }
+
+    #[test]
     fn debug_shows_only_the_number_of_secrets() {
         assert_eq!(format!("{:?}", Secrets::new(["a-long-secret-value".to_owned()])), "Secrets(1)");
     }

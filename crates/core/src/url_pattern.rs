@@ -3,6 +3,8 @@
 //! URLs are compared by their parts, after the same parsing that HTTP clients use. A comparison of texts would let
 //! `https://mcp.example.com@evil.test/` pass for `https://mcp.example.com*`.
 
+use std::fmt;
+
 use url::{Host, Url};
 
 /// Pattern for the URLs that a client may use.
@@ -52,6 +54,12 @@ impl UrlPattern {
             } else {
                 self.url.path() == url.path() && self.url.query() == url.query()
             }
+    }
+}
+
+impl fmt::Display for UrlPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.url, if self.below { "*" } else { "" })
     }
 }
 

@@ -6,6 +6,7 @@ mod cases;
 pub(crate) mod clis;
 mod context;
 pub(crate) mod environment;
+mod harbour;
 pub(crate) mod http;
 pub(crate) mod install;
 pub(crate) mod observe;

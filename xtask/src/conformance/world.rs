@@ -13,6 +13,7 @@ use super::cases::ConformanceCase;
 use super::clis::{CliUnderTest, SERVER};
 use super::context::CaseContext;
 use super::environment::{CliEnvironment, TrunklineChild};
+use super::harbour::HarbourServer;
 use super::http::SentHttpRequest;
 use super::install::InstalledClis;
 use super::observe::wait_until;
@@ -49,6 +50,8 @@ pub(crate) struct ConformanceWorld {
     /// Number of warm processes that the cases must use.
     ready: u64,
     pub(crate) gateway: TrunklineChild,
+    /// MCP server that some cases give to the CLI.
+    pub(crate) harbour: HarbourServer,
     /// Repository shared by the cases.
     repo: PathBuf,
     /// Repositories of the cases that have their own, by case name.
@@ -70,13 +73,14 @@ impl ConformanceWorld {
     ) -> Result<Self> {
         let files = [cli.home, cli.user, SERVER].concat();
         let environment = CliEnvironment::new(&files, &installed.bin, folder)?;
+        let harbour = HarbourServer::start(folder)?;
         let mut own_repos = Vec::new();
         let mut models = Map::new();
         let mut taps = Vec::new();
         for case in cases {
             let tap = Tap::open(mock)?;
             let upstream = if case.refused { unused_address()? } else { tap.address };
-            let mut model = cli.model(upstream, &marker(cli, case), &(case.model)(cli));
+            let mut model = cli.model(upstream, &marker(cli, case), &harbour.fill(&(case.model)(cli))?);
             model["repoPath"] = json!(environment.repo);
             if case.own_repo {
                 let repo = environment.another_repo(case.name)?;
@@ -99,7 +103,7 @@ impl ConformanceWorld {
         let started: u64 = warm.clone().map(|case| case.warm_processes).sum();
         let ready = warm.filter(|case| cli.why_not(mode, case.name).is_none()).map(|case| case.warm_processes).sum();
         let by_hand = environment.variables_by_hand(&files)?;
-        let world = Self { cli, mode, ready, gateway, repo: environment.repo, own_repos, by_hand, taps };
+        let world = Self { cli, mode, ready, gateway, harbour, repo: environment.repo, own_repos, by_hand, taps };
         wait_until(BOOT_TIMEOUT, "all warm processes have started", || {
             let warm = world.warm_counts().ok()?;
             let done = [&warm["boots"], &warm["failed_boots"]].iter().filter_map(|count| count.as_u64()).sum::<u64>();

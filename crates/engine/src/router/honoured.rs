@@ -105,13 +105,62 @@ pub(crate) fn server_notes(turn: &Turn, model: &Model, permissions: CliPermissio
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::path::Path;
     use std::sync::Arc;
 
     use trunkline_core::api::Llm;
+    use trunkline_core::mcp_server::McpTransport;
+    use trunkline_core::provider::built_in;
     use trunkline_core::turn::{AnswerFormat, JsonShape, RequestMember};
+    use trunkline_core::url_pattern::UrlPattern;
 
     use super::*;
+
+    fn requested(url: &str, allowed_tools: Option<Vec<String>>) -> RequestedServer {
+        let transport = McpTransport::Http { url: url.to_owned(), headers: BTreeMap::new() };
+        let server = McpServer { name: "docs".to_owned(), transport, allowed_tools };
+        RequestedServer { server, place: "tools[2]".to_owned(), expects_approval: false }
+    }
+
+    fn model_of(provider: &str) -> Model {
+        let provider = built_in().remove(provider).unwrap();
+        let allow_mcp_servers = vec![UrlPattern::parse("https://docs.test/*").unwrap()];
+        Model { allow_mcp_servers, ..Model::new("m", Backend::Program(provider.into()), Path::new("/")) }
+    }
+
+    #[test]
+    fn servers_of_a_request_must_be_allowed_and_have_a_name_of_their_own() {
+        let model = model_of("claude");
+        let turn = |servers| Turn { servers, ..Turn::default() };
+        let good = || requested("https://docs.test/mcp", None);
+        assert_eq!(check_servers(&turn(vec![good()]), &model), Ok(()));
+        let (member, message) = check_servers(&turn(vec![requested("https://evil.test/", None)]), &model).unwrap_err();
+        assert_eq!(member, "tools[2].server_url");
+        assert!(message.contains("allowMcpServers") && message.contains("https://evil.test/"), "{message}");
+        let (member, _) = check_servers(&turn(vec![good(), good()]), &model).unwrap_err();
+        assert_eq!(member, "tools[2].server_label");
+        let named = Model { mcp_servers: vec![good().server], ..model_of("claude") };
+        assert_eq!(check_servers(&turn(vec![good()]), &named).unwrap_err().0, "tools[2].server_label");
+        assert_eq!(check_servers(&turn(vec![requested("https://evil.test/", None)]), &model_of("glm")), Ok(()));
+    }
+
+    #[test]
+    fn client_is_told_when_a_limit_to_certain_tools_has_no_effect() {
+        let turn = Turn { servers: vec![requested("https://docs.test/", Some(vec!["a".into()]))], ..Turn::default() };
+        for (provider, permissions, noted) in [
+            ("claude", CliPermissions::EditConfined, false),
+            ("claude", CliPermissions::Full, true),
+            ("codex", CliPermissions::Full, false),
+            ("gemini", CliPermissions::Full, false),
+            ("qwen", CliPermissions::Edit, false),
+            ("qwen", CliPermissions::EditConfined, true),
+            ("opencode", CliPermissions::Read, true),
+        ] {
+            let notes = server_notes(&turn, &model_of(provider), permissions);
+            assert_eq!(notes.len(), usize::from(noted), "{provider} {permissions:?}: {notes:?}");
+        }
+    }
 
     #[test]
     fn agent_ignores_options_of_a_model_but_not_the_format() {

@@ -11,6 +11,7 @@ use trunkline_core::failure::Category;
 use trunkline_core::limits::{RunLimits, format_duration};
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::secret::Secrets;
+use trunkline_core::turn::OwnTools;
 use trunkline_core::vocabulary::PromptDelivery;
 use trunkline_engine::router::{Alias, CircuitState, SideRequests};
 use trunkline_engine::{Bounds, Caps, Engine, Explanation, Models, Plan};
@@ -169,6 +170,7 @@ fn show(engine: &Engine, model: &Model) -> Result<bool> {
             show_instructions(model)?;
             let unbound = show_bounds(engine, model)?;
             show_memory(model)?;
+            show_tools(model)?;
             Ok(plan.program.is_err() || !model.repo.is_dir() || no_worktree_of(model).is_some() || unbound)
         }
         Some(Err(failure)) => {
@@ -197,6 +199,34 @@ fn show_agent(engine: &Engine, llm: &Llm, model: &Model) -> io::Result<()> {
     let tools = offered(model.permissions, &model.allowed_tools);
     say(format!("  tools   {}", if tools.is_empty() { "none".to_owned() } else { tools.join(", ") }))?;
     say(format!("  timeout {}", timeouts(&model.limits)))
+}
+
+/// MCP servers of a model, the rest of a CLI's own tools if they are off, and what happens to members without effect.
+fn show_tools(model: &Model) -> io::Result<()> {
+    for server in model.mcp_servers.iter().filter(|_| model.backend.takes_mcp_servers()) {
+        say(format!("  mcp     {} at {}", server.name, server.shown()))?;
+    }
+    if !model.allow_mcp_servers.is_empty() && model.backend.takes_mcp_servers() {
+        let patterns: Vec<String> = model.allow_mcp_servers.iter().map(ToString::to_string).collect();
+        say(format!("  mcp     clients may bring servers: {}", patterns.join(", ")))?;
+    }
+    let recipe = model.backend.program().and_then(|provider| provider.live.as_ref()?.tools.as_ref());
+    if model.own_tools == OwnTools::Off {
+        match recipe {
+            Some(recipe) if recipe.left.is_empty() => say("  tools   own tools off")?,
+            Some(recipe) => {
+                say(format!("  tools   own tools off; cannot be switched off: {}", recipe.left.join(", ")))?
+            }
+            None => say("  tools   own tools cannot be switched off: every run fails")?,
+        }
+        if let Some(recipe) = recipe.filter(|recipe| !recipe.schemas.is_empty()) {
+            say(format!("  schemas of client tools: {}", recipe.schemas))?;
+        }
+    }
+    if model.strict_parameters {
+        say("  strict  members of a request without effect are refused")?;
+    }
+    Ok(())
 }
 
 /// Limits of a run: the total, and the shorter limits on silence.

@@ -3,6 +3,7 @@
 
 mod answers;
 mod faults;
+mod mcp_servers;
 mod permits;
 mod secrets;
 mod setup;
@@ -98,7 +99,7 @@ const READ: fn(&CliUnderTest) -> Value = |_| json!({"permissions": "read"});
 
 const WORKTREE: fn(&CliUnderTest) -> Value = |_| json!({"worktree": true});
 
-pub(crate) static ALL: [ConformanceCase; 36] = [
+pub(crate) static ALL: [ConformanceCase; 40] = [
     ConformanceCase::new("whole", "whole answer", answers::whole).at(CaseSchedule::First),
     ConformanceCase::new("streamed", "streamed answer", answers::streamed),
     ConformanceCase::new("deltas", "streamed while the model generates", answers::deltas),
@@ -152,5 +153,15 @@ pub(crate) static ALL: [ConformanceCase; 36] = [
     ConformanceCase::new("tool-own-off", "`ownTools: off`: only client tools", tools::own_tools_off)
         .with(OWN_TOOLS_OFF)
         .in_own_repo()
+        .on(0),
+    ConformanceCase::new("mcp-model", "MCP server of the model, with `read`", mcp_servers::of_model)
+        .with(mcp_servers::HTTP),
+    ConformanceCase::new("mcp-resume", "the same: session resumed", answers::resume)
+        .with(mcp_servers::HTTP)
+        .full_only(),
+    ConformanceCase::new("mcp-stdio", "MCP server over stdio, `ownTools: off`", mcp_servers::of_model_over_stdio)
+        .with(mcp_servers::STDIO_ONLY),
+    ConformanceCase::new("mcp-request", "MCP server of a request, limited to one tool", mcp_servers::of_request)
+        .with(mcp_servers::ALLOWED)
         .on(0),
 ];

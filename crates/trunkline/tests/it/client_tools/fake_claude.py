@@ -1,11 +1,14 @@
 # A claude that does what its prompt says, with tools of its client:
 #   "call NAME ARGUMENTS" calls a tool; "and" calls another one at the same time; "then" waits for the results first.
+#   "servers" answers with its MCP servers, and the values of their headers and variables backwards: secrets are masked;
 #   "tools" answers with the names of its tools; "say TEXT" answers with the text.
 import json, os, sys
 
 seen = os.environ["SEEN"]
 session = "00000000-0000-4000-8000-%012d" % os.getpid()
-tools, waiting, number = [], {}, 0
+tools, waiting, number, servers = [], {}, 0, {}
+if "--resume" in sys.argv:
+    session = sys.argv[sys.argv.index("--resume") + 1]
 
 def emit(message):
     print(json.dumps(message), flush=True)
@@ -56,6 +59,10 @@ def turn(text):
         for step in text.split("\n")[0].split(" then "):
             said += calls(step)
         answer = json.dumps(said)
+    elif text.startswith("servers"):
+        backwards = lambda values: {name: value[::-1] for name, value in values.items()}
+        hide = lambda server: {name: backwards(value) if name in ("headers", "env") else value for name, value in server.items()}
+        answer = json.dumps({name: hide(server) for name, server in servers.items() if name != "client"}, sort_keys=True)
     elif text.startswith("tools"):
         answer = json.dumps([tool["name"] for tool in tools])
     else:
@@ -74,8 +81,14 @@ while True:
     if subtype == "initialize":
         emit({"type": "control_response", "response": {"subtype": "success", "request_id": message["request_id"], "response": {}}})
     elif subtype == "mcp_set_servers":
-        answers([mcp("initialize", {"protocolVersion": "2025-11-25"})])
-        tools = answers([mcp("tools/list", {})])[0]["tools"]
+        servers = message["request"]["servers"]
+        if "client" in servers:
+            answers([mcp("initialize", {"protocolVersion": "2025-11-25"})])
+            tools = answers([mcp("tools/list", {})])[0]["tools"]
+        if any("broken" in server.get("url", "") for server in servers.values()):
+            emit({"type": "control_response", "response": {"subtype": "success", "request_id": message["request_id"],
+                  "response": {"added": [], "removed": [], "errors": {"docs": "connection refused"}}}})
+            continue
         emit({"type": "control_response", "response": {"subtype": "success", "request_id": message["request_id"],
                                                         "response": {"added": ["client"], "removed": [], "errors": {}}}})
     elif subtype == "interrupt":

@@ -1,8 +1,10 @@
 # A gemini that speaks the Agent Client Protocol and calls the tools of its MCP server over HTTP, as its prompt says:
-#   "call NAME ARGUMENTS" calls a tool; "probe" answers with what the server says to other requests.
+#   "call NAME ARGUMENTS" calls a tool; "probe" answers with what the server says to other requests;
+#   "servers" answers with its other MCP servers, its rules about them, and how the session began.
 import json, os, sys, urllib.error, urllib.request
 
 server = {}
+servers, began = [], ""
 number = 0
 
 def emit(message):
@@ -48,15 +50,26 @@ def answer(prompt):
             "broken": http("POST", b"[" * 2000, token())[2].find("-32700") > 0,
             "arguments": token() in " ".join(sys.argv), "tools": [tool["name"] for tool in mcp("tools/list", {})[0]["result"]["tools"]],
         })
+    if prompt.startswith("servers"):
+        paths = [value for flag, value in zip(sys.argv, sys.argv[1:]) if flag == "--policy" and "/server-" in value]
+        rules = [rule for path in paths for rule in open(path).read().splitlines() if rule.startswith(("mcpName", "toolName"))]
+        return json.dumps([[entry["name"] for entry in servers], rules, began])
     return prompt
 
 for line in sys.stdin:
     message = json.loads(line)
     method, params = message.get("method"), message.get("params", {})
+    if method in ("session/new", "session/load"):
+        began = method
+        servers = [entry for entry in params["mcpServers"] if entry["name"] != "client"]
+    if method == "session/load":
+        old = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "from the past"}}
+        emit({"method": "session/update", "params": {"sessionId": params["sessionId"], "update": old}})
     if method == "session/new":
-        if params["mcpServers"]:
-            server = params["mcpServers"][0]
-            mcp("initialize", {"protocolVersion": "2025-06-18"})
+        for entry in params["mcpServers"]:
+            if entry["name"] == "client":
+                server = entry
+                mcp("initialize", {"protocolVersion": "2025-06-18"})
         emit({"id": message["id"], "result": {"sessionId": "session-%d" % len(server)}})
     elif method == "session/prompt":
         text = answer(params["prompt"][0]["text"].rsplit("--- USER TASK ---\n", 1)[-1])

@@ -6,6 +6,7 @@ mod choice;
 mod dialects;
 mod mcp_server;
 mod parked;
+mod servers;
 
 use std::fs;
 
