@@ -5,10 +5,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::mcp_server::CLIENT_SERVER;
 use crate::turn::Json;
 
 /// Name of the server in the configuration of a CLI. A CLI adds it to the names of the tools.
-pub const SERVER: &str = "client";
+pub const SERVER: &str = CLIENT_SERVER;
 
 /// Protocol version for a client that does not name one.
 const DEFAULT_VERSION: &str = "2025-06-18";

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::mcp;
+/// Name of the server with the client's tools. No other server may have it.
+pub const CLIENT_SERVER: &str = "client";
 
 /// Longest name of a server. CLIs put it in front of the names of its tools, and some cut these at 64 characters.
 const MAX_NAME_CHARS: usize = 32;
@@ -85,7 +86,7 @@ pub fn server_name(written: &str) -> Option<String> {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let name: String = written.chars().map(plain).take(MAX_NAME_CHARS).collect();
     let name = name.trim_matches('-');
-    (!name.is_empty() && !name.eq_ignore_ascii_case(mcp::SERVER)).then(|| name.to_owned())
+    (!name.is_empty() && !name.eq_ignore_ascii_case(CLIENT_SERVER)).then(|| name.to_owned())
 }
 
 /// Whether a header can be sent as it is.

@@ -67,8 +67,10 @@ impl Engine {
         };
         let candidates = allowing_servers(turn, capable(turn, candidates)?)?;
         let mut candidates = honouring(turn, candidates)?;
-        let secrets = turn.servers.iter().flat_map(|requested| requested.server.secrets());
-        self.shared.settings.secrets.learn_of_request(secrets);
+        if !turn.servers.is_empty() {
+            let secrets = turn.servers.iter().flat_map(|requested| requested.server.secrets());
+            self.shared.settings.secrets.learn_of_request(secrets);
+        }
         let contract = contract(turn, &candidates)?;
         if turn.side.is_some() {
             for candidate in &mut candidates {

@@ -151,7 +151,7 @@ fn server_of_a_request_is_refused_unless_the_model_allows_its_url() {
         let error = reply.json()["error"].clone();
         assert_eq!((&error["param"], &error["code"]), (&json!("tools[0].server_url"), &json!("invalid_value")));
         assert!(error["message"].as_str().unwrap().contains("allowMcpServers"), "{error}");
-        assert_eq!(processes(&gateway), [], "nothing is started");
+        assert!(processes(&gateway).is_empty(), "a process was started");
     }
 }
 
@@ -174,8 +174,8 @@ fn model_that_cannot_have_servers_ignores_or_refuses_them() {
         let gateway = TestGateway::new().model("m", model).start();
         let reply = respond(&gateway, "hello", &[mcp_tool("https://wiki.test/mcp")]);
         assert_eq!(reply.status, status, "{reply:?}");
-        let named =
-            if strict { &reply.json()["error"]["message"] } else { &reply.json()["trunkline"]["ignored"] }.to_string();
+        let body = reply.json();
+        let named = if strict { &body["error"]["message"] } else { &body["trunkline"]["ignored"] }.to_string();
         assert!(named.contains("tools[0] (mcp)"), "{named}");
     }
 }
