@@ -64,6 +64,12 @@ const WHOLE_MESSAGES: &[(&str, &str)] = &[("deltas", "This CLI prints a message 
 const ONE_CALL_AT_A_TIME: &[(&str, &str)] =
     &[("tool-split", "This CLI makes one call at a time, so its client never has to send two results.")];
 
+/// Limits of Gemini CLI.
+const GEMINI_LIMITS: &[(&str, &str)] = &[
+    ONE_CALL_AT_A_TIME[0],
+    ("mcp-resume", "This CLI does not load the sessions of its earlier processes over ACP: the session starts over."),
+];
+
 /// Retries are off wherever a CLI allows it: they take minutes, and the cases check the failure.
 pub(crate) const ALL: [CliUnderTest; 5] = [
     CliUnderTest {
@@ -122,16 +128,7 @@ pub(crate) const ALL: [CliUnderTest; 5] = [
         uncertain: &["create_goal", "get_goal", "update_goal"],
         client_calls: ClientCalls::Together,
         large_result: LargeResult::Cut,
-        // The user's MCP servers stay, and with them the tools for their resources.
-        own_tools_left: &[
-            "apply_patch",
-            "list_mcp_resource_templates",
-            "list_mcp_resources",
-            "read_mcp_resource",
-            "request_user_input",
-            "tool_search",
-            "view_image",
-        ],
+        own_tools_left: &["apply_patch", "request_user_input", "view_image"],
         stall_limit: "8s",
         cannot: WHOLE_MESSAGES,
         cannot_warm: &[],
@@ -158,7 +155,7 @@ pub(crate) const ALL: [CliUnderTest; 5] = [
         large_result: LargeResult::Whole,
         own_tools_left: &[],
         stall_limit: "25s",
-        cannot: ONE_CALL_AT_A_TIME,
+        cannot: GEMINI_LIMITS,
         cannot_warm: ONE_CALL_AT_A_TIME,
     },
     CliUnderTest {

@@ -30,11 +30,11 @@ fn responses_api() {
 #[test]
 fn tools_that_are_no_functions_are_listed_as_ignored() {
     let gateway = gateway(json!({})).start();
-    let foreign = json!({"type": "mcp", "server_label": "docs", "server_url": "http://127.0.0.1:9/mcp"});
+    let foreign = json!({"type": "web_search"});
     let tools = json!([{"type": "function", "name": "weather", "parameters": schema()}, foreign]);
     let body = json!({"model": "m", "input": "tools", "tools": tools});
     let response = post(&gateway, "/v1/responses", "", &body).json();
-    assert_eq!(response["trunkline"]["ignored"], json!(["tools[1] (mcp)"]), "{response}");
+    assert_eq!(response["trunkline"]["ignored"], json!(["tools[1] (web_search)"]), "{response}");
 }
 
 #[test]

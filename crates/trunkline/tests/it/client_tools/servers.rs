@@ -73,7 +73,10 @@ fn servers_of_the_model_reach_the_cli_over_stdin_only() {
 
 #[test]
 fn servers_of_the_model_stay_with_tools_of_the_client_and_without_own_tools() {
-    let gateway = gateway(json!({"mcpServers": docs(), "ownTools": "off"})).env("DOCS_TOKEN", TOKEN).start();
+    let gateway = gateway(json!({"mcpServers": docs(), "ownTools": "off"}))
+        .env("DOCS_TOKEN", TOKEN)
+        .env("TRUNKLINE_WARM", "8")
+        .start();
     let mut dialogue = Dialogue::new(&gateway, r#"call weather {"city": "Oslo"}"#);
     let calls = dialogue.calls();
     dialogue.result(&calls[0].0, "snow");
@@ -160,11 +163,7 @@ fn server_of_a_request_is_not_offered_when_the_client_forbids_tools() {
     let gateway = gateway(json!({"allowMcpServers": ["https://wiki.test/*"]})).start();
     let body =
         json!({"model": "m", "input": "servers", "tools": [mcp_tool("https://wiki.test/mcp")], "tool_choice": "none"});
-    assert_eq!(
-        output(&post(&gateway, "/v1/responses", "", &body)),
-        "servers",
-        "an ordinary process, which only repeats"
-    );
+    assert_eq!(output(&post(&gateway, "/v1/responses", "", &body)), "{}", "no server");
 }
 
 #[test]
