@@ -53,6 +53,19 @@ impl MockHistory {
         self.0[after..].iter().filter(|entry| matches!(entry, HistoryEntry::Result(_))).count()
     }
 
+    /// Returns the text of the last tool result, if one came after the last user message.
+    #[must_use]
+    pub(crate) fn last_result(&self) -> Option<String> {
+        let after = self.last_user().map_or(0, |(index, _)| index);
+        self.0[after..].iter().rev().find_map(|entry| match entry {
+            HistoryEntry::Result(texts) => Some(texts.join("\n")),
+            HistoryEntry::Instructions(_)
+            | HistoryEntry::User(_)
+            | HistoryEntry::Assistant(_)
+            | HistoryEntry::Call(_) => None,
+        })
+    }
+
     /// Returns the number of earlier calls with this id, including those that were made unique with a suffix.
     #[must_use]
     pub(crate) fn call_count(&self, id: &str) -> usize {
@@ -150,6 +163,20 @@ mod tests {
         ] {
             let history = MockHistory(entries);
             assert_eq!((history.user_message().as_str(), history.result_count()), (message, results), "{history:?}");
+        }
+    }
+
+    #[test]
+    fn last_result_is_that_after_the_last_user_message() {
+        let result = |text: &str| HistoryEntry::Result(vec![text.to_owned()]);
+        for (entries, expected) in [
+            (vec![user(&["one"])], None),
+            (vec![user(&["one"]), result("first"), result("second")], Some("second")),
+            (vec![user(&["one"]), result("first"), user(&["two"])], None),
+            (vec![user(&["one"]), result("first"), user(&["<system-reminder>x</system-reminder>"])], Some("first")),
+        ] {
+            let history = MockHistory(entries);
+            assert_eq!(history.last_result().as_deref(), expected, "{history:?}");
         }
     }
 

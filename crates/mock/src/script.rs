@@ -19,6 +19,9 @@ pub const BUILT_IN: &str = include_str!("built-in.json");
 /// Answer when a scenario has no more steps.
 const COMPLETE: &str = "Scenario complete.";
 
+/// Place of the last tool result in an answer.
+const RESULT_MARK: &str = "{{result}}";
+
 /// Answer when no scenario matches and the script has no `default_response`.
 const NOT_UNDERSTOOD: &str = "I'm a mock server. I only understand specific test scenarios.";
 
@@ -140,6 +143,21 @@ impl MockScript {
             Some(scenario) => scenario.steps.get(results).cloned().unwrap_or_else(|| ScriptStep::text(COMPLETE)),
             None => ScriptStep::text(&self.default_response.content),
         }
+    }
+}
+
+impl ScriptedResponse {
+    /// Replaces `{{result}}` in the text and in the arguments of calls by the last tool result.
+    #[must_use]
+    pub(crate) fn with_result(mut self, result: &str) -> Self {
+        self.content = self.content.map(|text| text.replace(RESULT_MARK, result));
+        // Arguments are JSON, and the mark is within a string of it.
+        let quoted = serde_json::Value::from(result).to_string();
+        let escaped = &quoted[1..quoted.len() - 1];
+        for call in &mut self.tool_calls {
+            call.function.arguments = call.function.arguments.replace(RESULT_MARK, escaped);
+        }
+        self
     }
 }
 

@@ -66,6 +66,19 @@ fn tool_calls_are_kept_as_written() {
 }
 
 #[test]
+fn last_result_replaces_its_mark_in_text_and_arguments() {
+    let script = r#"{"scenarios": [{"trigger": "t", "steps": [{"response": {"content": "It says {{result}}.", "tool_calls": [
+        {"function": {"name": "say", "arguments": {"text": "so: {{result}}"}}}]}}]}]}"#;
+    let StepOutcome::Response(response) = MockScript::parse(script).unwrap().step("t", 0).outcome else {
+        panic!("the step has a response")
+    };
+    let response = response.with_result("\"green\"\n");
+    assert_eq!(response.content.as_deref(), Some("It says \"green\"\n."));
+    let arguments: serde_json::Value = serde_json::from_str(&response.tool_calls[0].function.arguments).unwrap();
+    assert_eq!(arguments["text"], "so: \"green\"\n");
+}
+
+#[test]
 fn default_answer_is_used_when_script_has_none() {
     let script = MockScript::parse(r#"{"scenarios": []}"#).unwrap();
     assert_eq!(answer(&script, "hello", 0), NOT_UNDERSTOOD);

@@ -187,7 +187,10 @@ async fn answer(
         return std::future::pending().await;
     }
     let response = match outcome {
-        StepOutcome::Response(response) => response,
+        StepOutcome::Response(response) => match request.history.last_result() {
+            Some(result) => response.with_result(&result),
+            None => response,
+        },
         StepOutcome::Error(error) => {
             let whole = dialect.error(&error).to_string().into_bytes();
             return error_head(&error).body(body(vec![whole], &delivery)).expect(VALID_HEADERS);

@@ -2,8 +2,10 @@
 
 use serde::Deserialize;
 
+use super::model_script::CaseWords;
 use super::row::{ClientRow, TimeoutBehaviour};
 use super::script::ScriptReply;
+use super::tool_case::{LabObservation, tool_verdict};
 
 /// One column of the matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -18,6 +20,9 @@ pub(super) enum LabCase {
     Failing,
     Cancel,
     Timeout,
+    Tools,
+    Schema,
+    Edit,
 }
 
 /// A run of the gateway, as `GET /v1/runs` lists it.
@@ -27,6 +32,8 @@ pub(super) struct LabRun {
     /// Client and purpose, if the gateway took the request for a side request, such as one for a title.
     #[serde(default)]
     pub(super) side: Option<String>,
+    #[serde(default)]
+    pub(super) provider: Option<String>,
 }
 
 impl LabRun {
@@ -36,7 +43,7 @@ impl LabRun {
 }
 
 impl LabCase {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Models,
         Self::Whole,
         Self::Stream,
@@ -46,6 +53,9 @@ impl LabCase {
         Self::Failing,
         Self::Cancel,
         Self::Timeout,
+        Self::Tools,
+        Self::Schema,
+        Self::Edit,
     ];
 
     /// Name in the protocol with the scripts and in `clients.toml`.
@@ -60,6 +70,9 @@ impl LabCase {
             Self::Failing => "failing",
             Self::Cancel => "cancel",
             Self::Timeout => "timeout",
+            Self::Tools => "tools",
+            Self::Schema => "schema",
+            Self::Edit => "edit",
         }
     }
 
@@ -75,6 +88,9 @@ impl LabCase {
             Self::Failing => "failing CLI",
             Self::Cancel => "cancel",
             Self::Timeout => "time-out",
+            Self::Tools => "tools",
+            Self::Schema => "schema",
+            Self::Edit => "edit",
         }
     }
 
@@ -86,15 +102,25 @@ impl LabCase {
             Self::Failing => "lab-failing",
             Self::Cancel => "lab-endless",
             Self::Timeout => "lab-slow",
+            Self::Tools | Self::Schema => "lab-tools",
+            Self::Edit => "lab-edit",
         }
+    }
+
+    /// Whether a real CLI answers, which the mock LLM tells what to do.
+    pub(super) fn needs_real_cli(self) -> bool {
+        matches!(self, Self::Tools | Self::Schema | Self::Edit)
     }
 
     /// Messages that the user sends, one after the other.
     pub(super) fn prompts(self, word: &str) -> Vec<String> {
-        if self == Self::Memory {
-            return vec![format!("Remember the secret word: {word}."), "What was the secret word?".to_owned()];
+        match self {
+            Self::Memory => vec![format!("Remember the secret word: {word}."), "What was the secret word?".to_owned()],
+            Self::Tools => vec![format!("Ask the relay in the matter of {word}, and report.")],
+            Self::Schema => vec![format!("Describe the lighthouse in the matter of {word}.")],
+            Self::Edit => vec![format!("Change the colour of the lighthouse in README.md in the matter of {word}.")],
+            _ => vec![format!("Say the code word: {word}.")],
         }
-        vec![format!("Say the code word: {word}.")]
     }
 }
 
@@ -102,10 +128,11 @@ impl LabCase {
 pub(super) fn verdict(
     case: LabCase,
     row: &ClientRow,
-    word: &str,
+    words: &CaseWords,
     reply: &ScriptReply,
-    runs: &[LabRun],
+    seen: &LabObservation,
 ) -> Result<(), String> {
+    let (word, runs) = (&words.word, &seen.runs);
     let answer = format!("The code word is {word} and the fake CLI says so.");
     let turns = runs.iter().filter(|run| run.side.is_none()).count();
     let expect_runs = |count: usize| match turns {
@@ -162,14 +189,15 @@ pub(super) fn verdict(
                 TimeoutBehaviour::GivesUp => failed(reply, &[""]),
             }
         }
+        LabCase::Tools | LabCase::Schema | LabCase::Edit => tool_verdict(case, row, words, reply, seen),
     }
 }
 
-fn succeeded(reply: &ScriptReply) -> Result<(), String> {
+pub(super) fn succeeded(reply: &ScriptReply) -> Result<(), String> {
     if reply.ok { Ok(()) } else { Err(shown(reply)) }
 }
 
-fn contains(reply: &ScriptReply, expected: &str) -> Result<(), String> {
+pub(super) fn contains(reply: &ScriptReply, expected: &str) -> Result<(), String> {
     succeeded(reply)?;
     // Terminal programs break lines and indent them.
     let text = reply.detail.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -189,7 +217,7 @@ fn failed(reply: &ScriptReply, wordings: &[&str]) -> Result<(), String> {
 }
 
 /// The beginning of what a client has shown, on one line.
-fn shown(reply: &ScriptReply) -> String {
+pub(super) fn shown(reply: &ScriptReply) -> String {
     const MAX_SHOWN_CHARS: usize = 600;
     let text = reply.detail.split_whitespace().collect::<Vec<_>>().join(" ");
     match text.char_indices().nth(MAX_SHOWN_CHARS) {
@@ -203,11 +231,16 @@ mod tests {
     use super::*;
 
     fn reply(ok: bool, detail: &str) -> ScriptReply {
-        ScriptReply { case: String::new(), ok, detail: detail.to_owned(), deltas: None }
+        ScriptReply { ok, detail: detail.to_owned(), ..ScriptReply::default() }
     }
 
-    fn runs(states: &[&str]) -> Vec<LabRun> {
-        states.iter().map(|state| LabRun { state: (*state).to_owned(), side: None }).collect()
+    fn runs(states: &[&str]) -> LabObservation {
+        let run = |state: &&str| LabRun { state: (*state).to_owned(), side: None, provider: None };
+        LabObservation { runs: states.iter().map(run).collect(), ..LabObservation::default() }
+    }
+
+    fn words() -> CaseWords {
+        CaseWords { word: "owl".to_owned(), token: String::new() }
     }
 
     fn row(timeout: TimeoutBehaviour, side_requests: usize) -> ClientRow {
@@ -239,7 +272,7 @@ mod tests {
             (LabCase::Timeout, reply(false, "timed out"), &["cancelled"], false),
             (LabCase::Timeout, reply(true, answer), &["cancelled", "finished"], false),
         ] {
-            let result = verdict(case, &row(TimeoutBehaviour::Repeats, 0), "owl", &reply, &runs(states));
+            let result = verdict(case, &row(TimeoutBehaviour::Repeats, 0), &words(), &reply, &runs(states));
             assert_eq!(result.is_ok(), passes, "{case:?} {reply:?} {states:?}: {result:?}");
         }
     }
@@ -251,14 +284,14 @@ mod tests {
             [(&["finished"][..], true), (&["finished"; 2], true), (&["finished"; 3], false), (&[], false)]
         {
             let row = row(TimeoutBehaviour::Repeats, 1);
-            assert_eq!(verdict(LabCase::Whole, &row, "owl", &answer, &runs(states)).is_ok(), passes, "{states:?}");
+            assert_eq!(verdict(LabCase::Whole, &row, &words(), &answer, &runs(states)).is_ok(), passes, "{states:?}");
         }
     }
 
     #[test]
     fn client_that_gives_up_after_a_time_out_must_show_an_error() {
         let row = row(TimeoutBehaviour::GivesUp, 0);
-        let result = |reply| verdict(LabCase::Timeout, &row, "owl", &reply, &runs(&["cancelled"]));
+        let result = |reply| verdict(LabCase::Timeout, &row, &words(), &reply, &runs(&["cancelled"]));
         assert_eq!(result(reply(false, "timed out")), Ok(()));
         assert!(result(reply(true, "The code word is owl and the fake CLI says so.")).is_err());
     }

@@ -13,7 +13,11 @@ use crate::test::command;
 use crate::{npm, pip};
 
 /// The installed sets of packages.
-pub(super) struct InstalledClients(BTreeMap<Packages, InstalledSet>);
+pub(super) struct InstalledClients {
+    sets: BTreeMap<Packages, InstalledSet>,
+    /// Folder with the real CLIs behind the gateway, if a case needs them.
+    real_clis: Option<PathBuf>,
+}
 
 struct InstalledSet {
     /// Folder that contains the packages and a copy of the scripts.
@@ -25,8 +29,8 @@ struct InstalledSet {
 }
 
 impl InstalledClients {
-    /// Installs what these clients need and is missing.
-    pub(super) fn new(rows: &[ClientRow], target: &Path) -> Result<Self> {
+    /// Installs what these clients need and is missing, with the real CLIs if a case needs them.
+    pub(super) fn new(rows: &[ClientRow], needs_real_clis: bool, target: &Path) -> Result<Self> {
         let sources = sources();
         let needed: BTreeSet<Packages> = rows.iter().map(|row| row.packages).collect();
         let install = |packages: Packages| {
@@ -34,7 +38,13 @@ impl InstalledClients {
             copy_scripts(&sources.join("scripts"), &set.folder.join("scripts"))?;
             Ok((packages, set))
         };
-        Ok(Self(needed.into_iter().map(install).collect::<Result<_>>()?))
+        let sets = needed.into_iter().map(install).collect::<Result<_>>()?;
+        let real_clis = needs_real_clis.then(|| ConformanceTools::new(false)).transpose()?;
+        Ok(Self { sets, real_clis: real_clis.map(|tools| tools.installed.bin) })
+    }
+
+    pub(super) fn real_clis(&self) -> Option<&Path> {
+        self.real_clis.as_deref()
     }
 
     /// Command that starts the script of a client.
@@ -65,7 +75,7 @@ impl InstalledClients {
     }
 
     fn set(&self, row: &ClientRow) -> Result<&InstalledSet> {
-        self.0.get(&row.packages).with_context(|| format!("{} is not installed", row.name))
+        self.sets.get(&row.packages).with_context(|| format!("{} is not installed", row.name))
     }
 }
 
@@ -99,7 +109,7 @@ impl InstalledSet {
                 let folder = bin.parent().context("no folder of the CLIs")?.to_owned();
                 Ok(Self { folder, interpreter: "python3".into(), bin: vec![bin] })
             }
-            Packages::PythonSdks | Packages::PythonFrameworks | Packages::PythonAider => {
+            Packages::PythonSdks | Packages::PythonFrameworks | Packages::PythonAgents | Packages::PythonAider => {
                 bail!("a set of Python packages has a requirements file")
             }
         }
@@ -111,6 +121,7 @@ fn requirements(packages: Packages) -> Option<&'static str> {
     match packages {
         Packages::PythonSdks => Some("python-sdks.txt"),
         Packages::PythonFrameworks => Some("python-frameworks.txt"),
+        Packages::PythonAgents => Some("python-agents.txt"),
         Packages::PythonAider => Some("python-aider.txt"),
         Packages::NodeSdks | Packages::NodeClis | Packages::Conformance => None,
     }

@@ -7,9 +7,11 @@
 mod case;
 mod install;
 mod matrix;
+mod model_script;
 mod namespace;
 mod row;
 mod script;
+mod tool_case;
 mod world;
 
 use std::collections::BTreeSet;
@@ -83,7 +85,10 @@ impl ClientsArgs {
         let exe = std::env::current_exe()?;
         let target = exe.parent().and_then(Path::parent).context("no target folder")?.join("clients");
         fs::create_dir_all(&target)?;
-        let installed = InstalledClients::new(&rows, &target)?;
+        let needs_real_cli = |row: &ClientRow| {
+            cases.iter().any(|case| case.needs_real_cli() && row.why_not(*case).is_none())
+        };
+        let installed = InstalledClients::new(&rows, rows.iter().any(needs_real_cli), &target)?;
         if !self.inside {
             if self.binary.is_none() {
                 build("trunkline")?;
@@ -147,15 +152,16 @@ impl Lab<'_> {
 
     fn run_client(&self, client: ClientRow) -> Result<MatrixRow> {
         let folder = self.folder.join(&client.name);
-        let programs = LabPrograms { gateway: &self.gateway, fake_agent: &self.fake_agent };
-        let world = ClientWorld::start(&programs, &self.installed.bin(&client)?, &folder)?;
+        let real_clis = self.installed.real_clis();
+        let programs = LabPrograms { gateway: &self.gateway, fake_agent: &self.fake_agent, real_clis };
+        let world = ClientWorld::start(&client, &programs, &self.installed.bin(&client)?, &folder)?;
         let has_route = world.has_route(client.route)?;
         let mut script = None;
         let mut cells = Vec::new();
         for case in LabCase::ALL {
             let began = Instant::now();
-            let cell = match client.cannot.get(&case) {
-                Some(why) => Cell::CannotExist(why.clone()),
+            let cell = match client.why_not(case) {
+                Some(why) => Cell::CannotExist(why.to_owned()),
                 None if !has_route => Cell::NoRoute(client.route.title()),
                 None if !self.cases.contains(&case) => Cell::CannotExist("Not selected.".to_owned()),
                 None => match (self.run_case(&client, case, &world, &mut script, &folder), client.known.get(&case)) {
@@ -191,11 +197,10 @@ impl Lab<'_> {
                 ScriptProcess::start(program, &folder.join("script.log"))?
             }
         };
-        let word = client.word(case);
-        let reply = running.ask(&world.request(case, &word))?;
-        let runs = world.settled_runs(case)?;
+        let reply = running.ask(&world.request(case))?;
+        let seen = world.observe(case)?;
         *script = Some(running);
-        verdict(case, client, &word, &reply, &runs).map_err(anyhow::Error::msg)
+        verdict(case, client, world.words(case), &reply, &seen).map_err(anyhow::Error::msg)
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use super::case::LabCase;
 
@@ -23,6 +24,17 @@ pub(super) struct ClientRow {
     pub(super) timeout: TimeoutBehaviour,
     #[serde(default)]
     pub(super) side_requests: usize,
+    /// Name of the real CLI behind the models of the cases with tools and schemas.
+    #[serde(default = "default_cli")]
+    pub(super) cli: String,
+    #[serde(default)]
+    pub(super) tool_loop: ToolLoop,
+    #[serde(default)]
+    pub(super) schema_tool: Option<String>,
+    #[serde(default)]
+    pub(super) typed_tools: bool,
+    #[serde(default)]
+    pub(super) edit: Vec<OwnToolCall>,
     #[serde(default)]
     pub(super) cannot: BTreeMap<LabCase, String>,
     #[serde(default)]
@@ -36,6 +48,7 @@ pub(super) enum Packages {
     #[default]
     PythonSdks,
     PythonFrameworks,
+    PythonAgents,
     PythonAider,
     NodeSdks,
     NodeClis,
@@ -66,6 +79,32 @@ pub(super) enum TimeoutBehaviour {
     GivesUp,
 }
 
+/// Way in which a client brings the results of its tools to the model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ToolLoop {
+    /// As results of calls: the turn of the CLI goes on.
+    #[default]
+    Results,
+    /// As text of a new prompt, after calls.
+    Prompts,
+    /// Calls and results are text: DSPy's ReAct.
+    #[serde(rename = "react")]
+    ReAct,
+}
+
+/// Call of a tool of the client's own.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OwnToolCall {
+    pub(super) tool: String,
+    pub(super) arguments: Map<String, Value>,
+}
+
+fn default_cli() -> String {
+    "codex".to_owned()
+}
+
 impl ClientRoute {
     pub(super) fn path(self) -> &'static str {
         match self {
@@ -88,6 +127,18 @@ impl ClientRoute {
 }
 
 impl ClientRow {
+    /// Reason why the client has no such case: from its row, or because of its kind.
+    pub(super) fn why_not(&self, case: LabCase) -> Option<&str> {
+        let given = self.cannot.get(&case).map(String::as_str);
+        given.or(match case {
+            LabCase::Edit if self.edit.is_empty() => Some("A library, with no tools of its own."),
+            LabCase::Tools | LabCase::Schema if !self.edit.is_empty() => {
+                Some("A program with tools of its own: see *edit*.")
+            }
+            _ => None,
+        })
+    }
+
     /// Reads the table, and checks what its types do not.
     pub(super) fn all() -> Result<Vec<Self>> {
         #[derive(Deserialize)]

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! `ok` says whether the client got an answer, `detail` is the text that it shows: the answer, or the error. A script
-//! that streams adds the number of `deltas`. The script does not judge; the lab does.
+//! that streams adds the number of `deltas`, one whose tool was called the number of `calls`. The script does not judge; the lab does.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -32,6 +32,7 @@ pub(super) struct ScriptReply {
     pub(super) ok: bool,
     pub(super) detail: String,
     pub(super) deltas: Option<u64>,
+    pub(super) calls: Option<u64>,
 }
 
 /// A running script. Dropping this value kills it with all processes of its group.

@@ -34,4 +34,8 @@ def cancel(lab, messages):
     return interrupt(lab, args(lab, messages[-1]["content"]), **environment(lab))
 
 
-serve(stream=stream, memory=memory, cancel=cancel)
+def edit(lab, prompt):
+    return run(args(lab, prompt, "--permission-mode", "acceptEdits"), **environment(lab))
+
+
+serve(stream=stream, memory=memory, cancel=cancel, edit=edit)

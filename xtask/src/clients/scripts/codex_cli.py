@@ -4,7 +4,7 @@ from lab import serve
 from lab_cli import interrupt, run
 
 
-def args(lab, *more):
+def args(lab, *more, sandbox="read-only"):
     provider = {
         "name": '"trunkline"',
         "base_url": f'"{lab.base}/v1"',
@@ -15,7 +15,7 @@ def args(lab, *more):
         provider["stream_idle_timeout_ms"] = str(lab.timeout * 1000)
     settings = [f"model_providers.trunkline.{name}={value}" for name, value in provider.items()]
     flags = [flag for setting in ['model_provider="trunkline"', *settings] for flag in ("-c", setting)]
-    return ["codex", "exec", "--skip-git-repo-check", "--sandbox", "read-only", "-m", lab.model, *flags, *more]
+    return ["codex", "exec", "--skip-git-repo-check", "--sandbox", sandbox, "-m", lab.model, *flags, *more]
 
 
 def stream(lab, messages):
@@ -31,4 +31,8 @@ def cancel(lab, messages):
     return interrupt(lab, args(lab, messages[-1]["content"]), TRUNKLINE_KEY=lab.key)
 
 
-serve(stream=stream, memory=memory, cancel=cancel)
+def edit(lab, prompt):
+    return run(args(lab, prompt, sandbox="workspace-write"), TRUNKLINE_KEY=lab.key)
+
+
+serve(stream=stream, memory=memory, cancel=cancel, edit=edit)

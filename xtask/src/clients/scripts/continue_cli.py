@@ -33,4 +33,8 @@ def cancel(lab, messages):
     return interrupt(lab, args(lab, messages[-1]["content"]), **ENVIRONMENT)
 
 
-serve(stream=stream, memory=memory, cancel=cancel)
+def edit(lab, prompt):
+    return run(args(lab, prompt, "--auto"), **ENVIRONMENT)
+
+
+serve(stream=stream, memory=memory, cancel=cancel, edit=edit)

@@ -30,4 +30,8 @@ def cancel(lab, messages):
     return interrupt(lab, args(lab, messages[-1]["content"]), **environment(lab))
 
 
-serve(stream=stream, memory=memory, cancel=cancel)
+def edit(lab, prompt):
+    return run(args(lab, prompt, "--approval-mode", "auto_edit"), **environment(lab))
+
+
+serve(stream=stream, memory=memory, cancel=cancel, edit=edit)

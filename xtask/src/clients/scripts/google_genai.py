@@ -3,7 +3,7 @@
 from google import genai
 from google.genai import types
 
-from lab import serve
+from lab import lighthouse_type, serve
 
 
 def client(lab):
@@ -40,4 +40,19 @@ def stream(lab, messages):
         chunks.close()
 
 
-serve(models, whole, stream)
+def tools(lab, prompt, relay):
+    # The SDK calls the function by itself.
+    google = client(lab)
+    config = types.GenerateContentConfig(tools=[relay])
+    return google.models.generate_content(model=lab.model, contents=prompt, config=config).text
+
+
+def schema(lab, prompt, _relay):
+    google = client(lab)
+    config = types.GenerateContentConfig(
+        response_mime_type="application/json", response_schema=lighthouse_type()
+    )
+    return google.models.generate_content(model=lab.model, contents=prompt, config=config).parsed
+
+
+serve(models, whole, stream, tools=tools, schema=schema)

@@ -1,9 +1,9 @@
-"""instructor over chat completions. Without a `response_model`: CLIs answer with text, not with JSON of a schema."""
+"""instructor over chat completions. Most cases are without a `response_model`: a text is enough for them."""
 
 import instructor
 import openai
 
-from lab import serve
+from lab import lighthouse_type, serve
 
 
 def client(lab):
@@ -25,4 +25,9 @@ def stream(lab, messages):
                 yield chunk.choices[0].delta.content
 
 
-serve(whole=whole, stream=stream)
+def schema(lab, prompt, _relay):
+    messages = [{"role": "user", "content": prompt}]
+    return client(lab).chat.completions.create(model=lab.model, messages=messages, response_model=lighthouse_type())
+
+
+serve(whole=whole, stream=stream, schema=schema)

@@ -7,12 +7,36 @@
 //     stream(lab, messages, signal)    an async iterable of the pieces of the answer; `signal` cancels the request
 //     memory(lab, prompts)             the second answer; by default `whole` with the history in the messages
 //     cancel(lab, messages)            the beginning of a stream that is then cancelled; by default by the signal of `stream`
+//     tools(lab, prompt, relay)        the last answer of a conversation in which the model may call the function `relay`
+//     schema(lab, prompt, relay)       an object of `lighthouse`; agents may offer `relay` to the model, too
 //
 // An exception is the error that the client's user would see.
 
 import { createInterface } from "node:readline";
 
-export async function serve({ models, whole, stream, memory, cancel }) {
+// JSON schemas for clients that take no types.
+export const relayDescription = "Relays a text, and returns the reply.";
+export const relayParameters = {
+  type: "object",
+  properties: { text: { type: "string" } },
+  required: ["text"],
+  additionalProperties: false,
+};
+export const lighthouseSchema = {
+  type: "object",
+  properties: {
+    keeper: { type: "string" },
+    height: { type: "integer" },
+    lamps: { type: "array", items: { type: "string" } },
+  },
+  required: ["keeper", "height", "lamps"],
+  additionalProperties: false,
+};
+
+// Calls of the tool after which a case ends: the model asks for two.
+const maxCalls = 4;
+
+export async function serve({ models, whole, stream, memory, cancel, tools, schema }) {
   // Some clients print to stdout: it must not mix with the replies.
   const reply = process.stdout.write.bind(process.stdout);
   process.stdout.write = process.stderr.write.bind(process.stderr);
@@ -44,7 +68,20 @@ export async function serve({ models, whole, stream, memory, cancel }) {
     return first;
   }
 
+  async function withRelay(lab, use) {
+    const calls = [];
+    const relay = ({ text }) => {
+      calls.push(text);
+      if (calls.length > maxCalls) throw new Error(`the tool was called with ${calls}`);
+      return `${lab.token}-${text}`;
+    };
+    const detail = await use(lab, lab.prompts[0], relay);
+    return { detail: typeof detail === "string" ? detail : JSON.stringify(detail), calls: calls.length };
+  }
+
   async function perform(lab) {
+    if (lab.case === "tools") return withRelay(lab, tools);
+    if (lab.case === "schema") return withRelay(lab, schema);
     if (lab.case === "models") return { detail: (await models(lab)).join(" ") };
     if (lab.case === "memory") return { detail: await converse(lab) };
     const messages = [{ role: "user", content: lab.prompts[0] }];

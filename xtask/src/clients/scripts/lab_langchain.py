@@ -1,6 +1,9 @@
 """What the scripts of LangChain share: a chat model is used in the same way whatever is behind it."""
 
-from lab import serve
+from langchain_core.messages import HumanMessage
+from langchain_core.tools import tool
+
+from lab import lighthouse_type, serve
 
 
 def text_of(content):
@@ -23,4 +26,20 @@ def serve_chat_model(chat_model):
         finally:
             chunks.close()
 
-    serve(whole=whole, stream=stream)
+    def tools(lab, prompt, relay):
+        relay = tool(relay)
+        model = chat_model(lab).bind_tools([relay])
+        messages = [HumanMessage(prompt)]
+        while True:
+            # Streamed, as agents do.
+            chunks = list(model.stream(messages))
+            answer = sum(chunks[1:], chunks[0])
+            if not answer.tool_calls:
+                return text_of(answer.content)
+            messages.append(answer)
+            messages.extend(relay.invoke(call) for call in answer.tool_calls)
+
+    def schema(lab, prompt, _relay):
+        return chat_model(lab).with_structured_output(lighthouse_type()).invoke(prompt)
+
+    serve(whole=whole, stream=stream, tools=tools, schema=schema)

@@ -1,8 +1,10 @@
 """LiteLLM's SDK over chat completions."""
 
+import json
+
 import litellm
 
-from lab import serve
+from lab import RELAY_DESCRIPTION, RELAY_PARAMETERS, lighthouse_type, serve
 
 litellm.suppress_debug_info = True
 
@@ -39,4 +41,23 @@ def stream(lab, messages):
         chunks.completion_stream.close()
 
 
-serve(models, whole, stream)
+def tools(lab, prompt, relay):
+    function = {"name": "relay", "description": RELAY_DESCRIPTION, "parameters": RELAY_PARAMETERS}
+    messages = [{"role": "user", "content": prompt}]
+    while True:
+        message = complete(lab, messages, tools=[{"type": "function", "function": function}]).choices[0].message
+        if not message.tool_calls:
+            return message.content
+        messages.append(message)
+        for call in message.tool_calls:
+            result = relay(**json.loads(call.function.arguments))
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
+
+
+def schema(lab, prompt, _relay):
+    lighthouse = lighthouse_type()
+    answer = complete(lab, [{"role": "user", "content": prompt}], response_format=lighthouse)
+    return lighthouse.model_validate_json(answer.choices[0].message.content)
+
+
+serve(models, whole, stream, tools=tools, schema=schema)

@@ -2,7 +2,7 @@
 
 import ollama
 
-from lab import serve
+from lab import lighthouse_type, serve
 
 
 def client(lab):
@@ -26,4 +26,23 @@ def stream(lab, messages):
         parts.close()
 
 
-serve(models, whole, stream)
+def tools(lab, prompt, relay):
+    messages = [{"role": "user", "content": prompt}]
+    while True:
+        message = client(lab).chat(model=lab.model, messages=messages, tools=[relay]).message
+        if not message.tool_calls:
+            return message.content
+        messages.append(message)
+        for call in message.tool_calls:
+            result = relay(**call.function.arguments)
+            messages.append({"role": "tool", "tool_name": call.function.name, "content": result})
+
+
+def schema(lab, prompt, _relay):
+    lighthouse = lighthouse_type()
+    messages = [{"role": "user", "content": prompt}]
+    answer = client(lab).chat(model=lab.model, messages=messages, format=lighthouse.model_json_schema())
+    return lighthouse.model_validate_json(answer.message.content)
+
+
+serve(models, whole, stream, tools=tools, schema=schema)

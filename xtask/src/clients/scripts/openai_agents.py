@@ -3,9 +3,9 @@
 import asyncio
 
 import openai
-from agents import Agent, OpenAIResponsesModel, Runner, SQLiteSession, set_tracing_disabled
+from agents import Agent, OpenAIResponsesModel, Runner, SQLiteSession, function_tool, set_tracing_disabled
 
-from lab import serve
+from lab import lighthouse_type, serve
 
 set_tracing_disabled(True)
 
@@ -14,8 +14,8 @@ def client(lab):
     return openai.AsyncOpenAI(base_url=f"{lab.base}/v1", api_key=lab.key, timeout=lab.timeout or openai.NOT_GIVEN)
 
 
-def agent(lab):
-    return Agent(name="Lab", model=OpenAIResponsesModel(model=lab.model, openai_client=client(lab)))
+def agent(lab, **more):
+    return Agent(name="Lab", model=OpenAIResponsesModel(model=lab.model, openai_client=client(lab)), **more)
 
 
 def whole(lab, messages):
@@ -47,4 +47,13 @@ def memory(lab, prompts):
     return Runner.run_sync(agent(lab), prompts[1], session=session).final_output
 
 
-serve(whole=whole, stream=stream, memory=memory, cancel=cancel)
+def tools(lab, prompt, relay):
+    return Runner.run_sync(agent(lab, tools=[function_tool(relay)]), prompt).final_output
+
+
+def schema(lab, prompt, relay):
+    typed = agent(lab, tools=[function_tool(relay)], output_type=lighthouse_type())
+    return Runner.run_sync(typed, prompt).final_output
+
+
+serve(whole=whole, stream=stream, memory=memory, cancel=cancel, tools=tools, schema=schema)

@@ -2,7 +2,7 @@
 
 import OpenAI from "openai";
 
-import { serve } from "./lab.mjs";
+import { lighthouseSchema, relayDescription, relayParameters, serve } from "./lab.mjs";
 
 const client = (lab) =>
   new OpenAI({ baseURL: `${lab.base}/v1`, apiKey: lab.key, ...(lab.timeout && { timeout: lab.timeout * 1000 }) });
@@ -22,5 +22,21 @@ await serve({
     const chunks = client(lab).chat.completions.stream({ model: lab.model, messages }, { signal });
     for await (const chunk of chunks) yield chunk.choices[0]?.delta.content;
     await chunks.finalChatCompletion();
+  },
+  // The helper that runs functions.
+  async tools(lab, prompt, relay) {
+    const tool = {
+      type: "function",
+      function: { name: "relay", description: relayDescription, parameters: relayParameters, parse: JSON.parse, function: relay },
+    };
+    const messages = [{ role: "user", content: prompt }];
+    return client(lab).chat.completions.runTools({ model: lab.model, messages, tools: [tool] }).finalContent();
+  },
+  async schema(lab, prompt) {
+    const json_schema = { name: "lighthouse", schema: lighthouseSchema, strict: true };
+    const messages = [{ role: "user", content: prompt }];
+    const response_format = { type: "json_schema", json_schema };
+    const answer = await client(lab).chat.completions.parse({ model: lab.model, messages, response_format });
+    return answer.choices[0].message.parsed;
   },
 });

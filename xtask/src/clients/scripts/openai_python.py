@@ -1,8 +1,10 @@
 """openai-python over chat completions."""
 
+import json
+
 import openai
 
-from lab import serve
+from lab import RELAY_DESCRIPTION, RELAY_PARAMETERS, lighthouse_type, serve
 
 
 def client(lab):
@@ -24,4 +26,28 @@ def stream(lab, messages):
                 yield chunk.choices[0].delta.content
 
 
-serve(models, whole, stream)
+def tools(lab, prompt, relay):
+    function = {"name": "relay", "description": RELAY_DESCRIPTION, "parameters": RELAY_PARAMETERS}
+    messages = [{"role": "user", "content": prompt}]
+    while True:
+        answer = client(lab).chat.completions.create(
+            model=lab.model, messages=messages, tools=[{"type": "function", "function": function}]
+        )
+        message = answer.choices[0].message
+        if not message.tool_calls:
+            return message.content
+        messages.append(message)
+        for call in message.tool_calls:
+            result = relay(**json.loads(call.function.arguments))
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
+
+
+def schema(lab, prompt, _relay):
+    messages = [{"role": "user", "content": prompt}]
+    answer = client(lab).chat.completions.parse(
+        model=lab.model, messages=messages, response_format=lighthouse_type()
+    )
+    return answer.choices[0].message.parsed
+
+
+serve(models, whole, stream, tools=tools, schema=schema)

@@ -1,8 +1,10 @@
 """openai-python over responses; the second turn names the first response."""
 
+import json
+
 import openai
 
-from lab import serve
+from lab import RELAY_DESCRIPTION, RELAY_PARAMETERS, lighthouse_type, serve
 
 
 def client(lab):
@@ -32,4 +34,21 @@ def memory(lab, prompts):
     return client(lab).responses.create(model=lab.model, input=prompts[1], previous_response_id=first.id).output_text
 
 
-serve(models, whole, stream, memory)
+def tools(lab, prompt, relay):
+    function = {"type": "function", "name": "relay", "description": RELAY_DESCRIPTION, "parameters": RELAY_PARAMETERS}
+    request = {"model": lab.model, "tools": [function]}
+    response = client(lab).responses.create(input=prompt, **request)
+    while calls := [item for item in response.output if item.type == "function_call"]:
+        results = [
+            {"type": "function_call_output", "call_id": call.call_id, "output": relay(**json.loads(call.arguments))}
+            for call in calls
+        ]
+        response = client(lab).responses.create(input=results, previous_response_id=response.id, **request)
+    return response.output_text
+
+
+def schema(lab, prompt, _relay):
+    return client(lab).responses.parse(model=lab.model, input=prompt, text_format=lighthouse_type()).output_parsed
+
+
+serve(models, whole, stream, memory, tools=tools, schema=schema)

@@ -36,4 +36,8 @@ def cancel(lab, messages):
     return interrupt(lab, args(lab, messages[-1]["content"]), **environment(lab))
 
 
-serve(stream=stream, memory=memory, cancel=cancel)
+def edit(lab, prompt):
+    return run(args(lab, prompt, "--auto"), **environment(lab))
+
+
+serve(stream=stream, memory=memory, cancel=cancel, edit=edit)

@@ -5,12 +5,12 @@ from pydantic_ai import Agent
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from lab import serve
+from lab import lighthouse_type, serve
 
 
-def agent(lab):
+def agent(lab, **more):
     client = openai.AsyncOpenAI(base_url=f"{lab.base}/v1", api_key=lab.key, timeout=lab.timeout or openai.NOT_GIVEN)
-    return Agent(OpenAIChatModel(lab.model, provider=OpenAIProvider(openai_client=client)))
+    return Agent(OpenAIChatModel(lab.model, provider=OpenAIProvider(openai_client=client)), **more)
 
 
 def whole(lab, messages):
@@ -38,4 +38,12 @@ def cancel(lab, messages):
     return f"cancelled after {asyncio.run(first_piece())!r}"
 
 
-serve(whole=whole, stream=stream, memory=memory, cancel=cancel)
+def tools(lab, prompt, relay):
+    return agent(lab, tools=[relay]).run_sync(prompt).output
+
+
+def schema(lab, prompt, relay):
+    return agent(lab, tools=[relay], output_type=lighthouse_type()).run_sync(prompt).output
+
+
+serve(whole=whole, stream=stream, memory=memory, cancel=cancel, tools=tools, schema=schema)

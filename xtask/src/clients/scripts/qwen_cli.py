@@ -4,8 +4,8 @@ from lab import serve
 from lab_cli import interrupt, run, write
 
 
-def args(prompt, *more):
-    return ["qwen", "--approval-mode", "default", *more, "--prompt", prompt]
+def args(prompt, *more, approval="default"):
+    return ["qwen", "--approval-mode", approval, *more, "--prompt", prompt]
 
 
 def environment(lab):
@@ -31,4 +31,8 @@ def cancel(lab, messages):
     return interrupt(lab, args(messages[-1]["content"]), **environment(lab))
 
 
-serve(stream=stream, memory=memory, cancel=cancel)
+def edit(lab, prompt):
+    return run(args(prompt, approval="auto-edit"), **environment(lab))
+
+
+serve(stream=stream, memory=memory, cancel=cancel, edit=edit)
