@@ -12,6 +12,7 @@ use crate::auth;
 use crate::auth::wrong_keys::WrongKeys;
 use crate::config::ServerConfig;
 use crate::continuations::Continuations;
+use crate::dialect::ollama::SentCalls;
 use crate::door::Door;
 use crate::pages::Chats;
 use crate::repeat::Repeats;
@@ -35,6 +36,8 @@ pub(crate) struct App<D> {
     pub(crate) wrong_keys: WrongKeys,
     pub(crate) continuations: Arc<Continuations>,
     pub(crate) repeats: Repeats,
+    /// Calls in answers of Ollama's API, whose clients do not keep ids.
+    pub(crate) ollama_calls: SentCalls,
     /// Cancelled when shutdown begins.
     pub(crate) stopping: CancellationToken,
     /// Cancelled when the time for open answers is over.

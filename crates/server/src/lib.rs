@@ -67,6 +67,7 @@ pub async fn serve<D: Door>(listener: TcpListener, config: ServerConfig, door: A
         wrong_keys: WrongKeys::default(),
         continuations: Arc::default(),
         repeats: repeat::Repeats::default(),
+        ollama_calls: dialect::ollama::SentCalls::default(),
         stopping: stop.gently.child_token(),
         expired: CancellationToken::new(),
     });

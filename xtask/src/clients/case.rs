@@ -28,6 +28,7 @@ pub(super) enum LabCase {
 /// A run of the gateway, as `GET /v1/runs` lists it.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct LabRun {
+    pub(super) id: String,
     pub(super) state: String,
     /// Client and purpose, if the gateway took the request for a side request, such as one for a title.
     #[serde(default)]
@@ -235,7 +236,12 @@ mod tests {
     }
 
     fn runs(states: &[&str]) -> LabObservation {
-        let run = |state: &&str| LabRun { state: (*state).to_owned(), side: None, provider: None };
+        let run = |state: &&str| LabRun {
+            id: String::new(),
+            state: (*state).to_owned(),
+            side: None,
+            provider: None,
+        };
         LabObservation { runs: states.iter().map(run).collect(), ..LabObservation::default() }
     }
 

@@ -14,7 +14,7 @@ use crate::conformance::environment::README;
 #[derive(Debug, Clone, Default)]
 pub(super) struct LabObservation {
     pub(super) runs: Vec<LabRun>,
-    /// Processes of the real CLI that the gateway has started for the model of the case.
+    /// Processes of the real CLI that were started with tools of the client.
     pub(super) processes: usize,
     /// `README.md` in the client's repository.
     pub(super) client_readme: String,
@@ -47,7 +47,7 @@ pub(super) fn tool_verdict(
             if seen.cli_readme != README {
                 return Err(format!("the CLI has edited its own folder: {:?}", seen.cli_readme));
             }
-            Ok(())
+            one_process(seen)
         }
         _ => {
             contains(reply, REPORT)?;
@@ -57,11 +57,16 @@ pub(super) fn tool_verdict(
             }
             contains(reply, &format!("{token}-{FIRST_TEXT}"))?;
             // Results continue the turn; prompts start another one.
-            if row.tool_loop == ToolLoop::Results && seen.processes != 1 {
-                return Err(format!("{} processes of the CLI instead of 1", seen.processes));
-            }
-            Ok(())
+            if row.tool_loop == ToolLoop::Results { one_process(seen) } else { Ok(()) }
         }
+    }
+}
+
+/// Checks that one process of the CLI has made all calls.
+fn one_process(seen: &LabObservation) -> Result<(), String> {
+    match seen.processes {
+        1 => Ok(()),
+        count => Err(format!("{count} processes of the CLI instead of 1")),
     }
 }
 
@@ -88,7 +93,7 @@ mod tests {
     }
 
     fn seen(provider: &str, processes: usize) -> LabObservation {
-        let run = LabRun { state: "finished".to_owned(), side: None, provider: Some(provider.to_owned()) };
+        let run = LabRun { id: "1".to_owned(), state: "finished".to_owned(), side: None, provider: Some(provider.to_owned()) };
         let (client_readme, cli_readme) = (README.replace("grey", "heron7"), README.to_owned());
         LabObservation { runs: vec![run], processes, client_readme, cli_readme }
     }

@@ -63,7 +63,9 @@ impl ClientWorld {
         }
         let mut mock = None;
         if let Some(real_clis) = programs.real_clis {
-            let repo = environment.repo.to_str().context("the target folder's name is not UTF-8")?;
+            // Clients compare paths with the real one of their folder.
+            let repo = fs::canonicalize(&environment.repo)?;
+            let repo = repo.to_str().context("the target folder's name is not UTF-8")?;
             let script = folder.join("model.json");
             fs::write(&script, model_script(row, repo, |case| words[&case].clone()).to_string())?;
             let started = TrunklineChild::mock(programs.gateway, folder, Some(&script))?;
@@ -116,15 +118,15 @@ impl ClientWorld {
     /// State after a case: see [`Self::settled_runs`].
     pub(super) fn observe(&self, case: LabCase) -> Result<LabObservation> {
         let runs = self.settled_runs(case)?;
-        let model = format!("model=\"{}\"", case.model());
         let log = self.gateway.log();
-        let started = log.lines().filter(|line| line.contains(" started run=") && line.contains(&model));
+        let is_ours = |line: &&str| runs.iter().any(|run| run.side.is_none() && line.contains(&run.id));
+        let started = log.lines().filter(|line| line.contains(" started with tools of the client run=")).filter(is_ours);
         let pids: BTreeSet<&str> =
             started.filter_map(|line| line.split_once(" pid=")?.1.split_whitespace().next()).collect();
         let readme = |repo: &Path| fs::read_to_string(repo.join("README.md"));
         Ok(LabObservation {
-            runs,
             processes: pids.len(),
+            runs,
             client_readme: readme(&self.environment.repo)?,
             cli_readme: readme(&self.cli_repo)?,
         })

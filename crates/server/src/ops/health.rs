@@ -105,6 +105,7 @@ mod tests {
             continuations: Arc::default(),
             wrong_keys: crate::auth::wrong_keys::WrongKeys::default(),
             repeats: crate::repeat::Repeats::default(),
+            ollama_calls: crate::dialect::ollama::SentCalls::default(),
             stopping: stop.gently.child_token(),
             expired: CancellationToken::new(),
         });

@@ -2,7 +2,7 @@
 
 import dspy
 
-from lab import lighthouse_type, serve
+from lab import serve
 
 
 def model(lab):
@@ -21,14 +21,9 @@ def tools(lab, prompt, relay):
 
 
 def schema(lab, prompt, _relay):
-    class Describe(dspy.Signature):
-        """Describe a lighthouse."""
-
-        question: str = dspy.InputField()
-        lighthouse: lighthouse_type() = dspy.OutputField()
-
+    signature = "question -> keeper: str, height: int, lamps: list[str]"
     with dspy.context(lm=model(lab), adapter=dspy.JSONAdapter()):
-        return dspy.Predict(Describe)(question=prompt).lighthouse
+        return dspy.Predict(signature)(question=prompt).toDict()
 
 
 serve(whole=whole, tools=tools, schema=schema)

@@ -18,6 +18,7 @@ use trunkline_wire::stream::Stream;
 
 use super::calls::call_objects;
 use super::errors::error_body;
+use super::sent_calls::ConversationCalls;
 use super::settings::Thinking;
 use super::times::{nanoseconds, rfc3339};
 use crate::answer::WholeAnswer;
@@ -45,6 +46,8 @@ pub(crate) struct LineEncoder {
     narration: Narration,
     /// Reasoning of a whole answer so far.
     reasoning: String,
+    /// Place where the ids of calls are remembered.
+    sent_calls: Option<ConversationCalls>,
 }
 
 /// Text, reasoning and calls of a line.
@@ -109,7 +112,13 @@ impl LineEncoder {
         json(&mut before, &rfc3339(created));
         before.extend_from_slice(shape.open());
         let (trace, narration) = (Trace::default(), Narration::default());
-        Self { trace, shape, thinking, secrets, before, narration, reasoning: String::new() }
+        Self { trace, shape, thinking, secrets, before, narration, reasoning: String::new(), sent_calls: None }
+    }
+
+    /// Remembers the ids of the calls in the answer.
+    pub(super) fn remembering(mut self, calls: Option<ConversationCalls>) -> Self {
+        self.sent_calls = calls;
+        self
     }
 
     fn line(&self, line: &Line<'_>, out: &mut Vec<u8>) {
@@ -135,6 +144,9 @@ impl LineEncoder {
             json(out, &thinking);
         }
         if !line.calls.is_empty() && self.shape == Shape::Chat {
+            if let Some(sent) = &self.sent_calls {
+                sent.remember(line.calls);
+            }
             out.extend_from_slice(b",\"tool_calls\":");
             json(out, &call_objects(line.calls));
         }

@@ -1,5 +1,5 @@
 //! Messages of a chat. Calls of tools have objects as arguments here, and often no ids: a result belongs to the first call of its
-//! tool that has no result yet.
+//! tool that has no result yet, and the call has the id under which it was sent.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -9,6 +9,8 @@ use trunkline_wire::chat::BoundedList;
 use trunkline_wire::error::ApiError;
 use trunkline_wire::object::Object;
 use trunkline_wire::request::{MAX_IMAGES, checked, image};
+
+use super::sent_calls::ConversationCalls;
 
 #[derive(Debug, Deserialize)]
 pub(super) struct OllamaMessage {
@@ -42,17 +44,27 @@ const MAGIC_NUMBERS: [(&str, &str); 4] =
 /// A call without a result so far.
 struct OpenCall {
     id: String,
+    /// The id that the client gave it.
+    given: Option<String>,
     name: String,
 }
 
-pub(super) fn convert(messages: Vec<Object<OllamaMessage>>) -> Result<Vec<Message>, ApiError> {
+/// Converts the messages, and follows them in `sent`.
+pub(super) fn convert(
+    messages: Vec<Object<OllamaMessage>>,
+    sent: &mut ConversationCalls,
+) -> Result<Vec<Message>, ApiError> {
     let mut open = Vec::new();
-    let converted = messages.into_iter().enumerate().map(|(index, message)| message.0.convert(index, &mut open));
-    converted.collect()
+    let convert = |(index, message): (usize, Object<OllamaMessage>)| {
+        let message = message.0.convert(index, &mut open, sent)?;
+        sent.follow(&message);
+        Ok(message)
+    };
+    messages.into_iter().enumerate().map(convert).collect()
 }
 
 impl OllamaMessage {
-    fn convert(self, index: usize, open: &mut Vec<OpenCall>) -> Result<Message, ApiError> {
+    fn convert(self, index: usize, open: &mut Vec<OpenCall>, sent: &ConversationCalls) -> Result<Message, ApiError> {
         let path = format!("messages[{index}]");
         let role = match self.role.as_str() {
             "system" | "developer" => Role::System,
@@ -69,11 +81,16 @@ impl OllamaMessage {
         let mut calls = Vec::new();
         for (nth, call) in self.tool_calls.map(|calls| calls.0).unwrap_or_default().into_iter().enumerate() {
             let place = || format!("{path}.tool_calls[{nth}].function");
-            let id = call.0.id.filter(|id| !id.is_empty()).unwrap_or_else(|| format!("call_{index}_{nth}"));
+            let given = call.0.id.filter(|id| !id.is_empty());
+            let id = given.clone().unwrap_or_else(|| format!("call_{index}_{nth}"));
             let name = checked(call.0.function.0.name, place)?;
             let arguments = checked(arguments(call.0.function.0.arguments.as_deref()), place)?;
-            open.push(OpenCall { id: id.clone(), name: name.clone() });
-            calls.push(ToolCall { id, name, arguments });
+            let mut call = ToolCall { id, name, arguments };
+            if let Some(id) = sent.id(nth, &call) {
+                call.id = id;
+            }
+            open.push(OpenCall { id: call.id.clone(), given, name: call.name.clone() });
+            calls.push(call);
         }
         let call_id = (role == Role::Tool).then(|| answered(open, self.tool_call_id, self.tool_name.as_deref()));
         Ok(Message { images, calls, call_id: call_id.flatten(), ..Message::new(role, text) })
@@ -83,11 +100,10 @@ impl OllamaMessage {
 /// The id of the call that a result belongs to.
 fn answered(open: &mut Vec<OpenCall>, id: Option<String>, name: Option<&str>) -> Option<String> {
     let at = match &id {
-        Some(id) => open.iter().position(|call| call.id == *id),
+        Some(id) => open.iter().position(|call| call.given.as_ref() == Some(id) || call.id == *id),
         None => open.iter().position(|call| name == Some(&call.name)).or((!open.is_empty()).then_some(0)),
     };
-    let found = at.map(|at| open.remove(at).id);
-    id.or(found)
+    at.map(|at| open.remove(at).id).or(id)
 }
 
 /// The arguments of a call as a string of JSON. Some clients send such a string instead of an object.
@@ -117,10 +133,38 @@ pub(super) fn images(given: Vec<String>, path: &str) -> Result<Vec<Image>, ApiEr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialect::ollama::sent_calls::SentCalls;
     use serde_json::{Value, json};
+    use trunkline_core::turn::ClientId;
 
     fn converted(messages: Value) -> Result<Vec<Message>, ApiError> {
-        convert(serde_json::from_str(&messages.to_string()).unwrap())
+        converted_after(&SentCalls::default(), messages)
+    }
+
+    fn converted_after(sent: &SentCalls, messages: Value) -> Result<Vec<Message>, ApiError> {
+        convert(serde_json::from_str(&messages.to_string()).unwrap(), &mut sent.of(&ClientId::named("a")))
+    }
+
+    #[test]
+    fn calls_have_the_ids_under_which_they_were_sent() {
+        let sent = SentCalls::default();
+        let mut conversation = sent.of(&ClientId::named("a"));
+        conversation.follow(&Message::new(Role::User, "hi".to_owned()));
+        let ours = ToolCall { id: "ours".to_owned(), name: "f".to_owned(), arguments: "{\"a\":1}".to_owned() };
+        conversation.remember(&[ours]);
+        for (call_id, result_id) in [(json!(null), json!(null)), (json!("theirs"), json!("theirs"))] {
+            let messages = converted_after(
+                &sent,
+                json!([
+                    {"role": "user", "content": "hi"},
+                    {"role": "assistant", "content": "", "tool_calls": [
+                        {"id": call_id, "function": {"name": "f", "arguments": {"a": 1}}}]},
+                    {"role": "tool", "content": "3", "tool_call_id": result_id},
+                ]),
+            )
+            .unwrap();
+            assert_eq!((messages[1].calls[0].id.as_str(), messages[2].call_id.as_deref()), ("ours", Some("ours")));
+        }
     }
 
     #[test]

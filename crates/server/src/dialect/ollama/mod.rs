@@ -6,7 +6,7 @@
 //! settings  `options`, `format`, `think`     load      requests that only load a model
 //! names     names with a tag                 models    version, tags, show, ps
 //! errors    the body of an error             embed     embeddings
-//! times     times and durations
+//! times     times and durations              sent_calls  ids of calls, which clients do not keep
 //! ```
 //!
 //! Streams are lines of JSON, and a request is streamed unless it says otherwise.
@@ -20,6 +20,7 @@ mod messages;
 mod models;
 mod names;
 mod request;
+mod sent_calls;
 mod settings;
 mod times;
 
@@ -35,15 +36,18 @@ use trunkline_wire::error::ApiError;
 use trunkline_wire::request::MAX_IMAGES;
 
 use super::{AnswerFormat, Asked, Delivery, Dialect, RunHead};
+use crate::admission;
 use crate::answer::reply::HttpResponse;
 use crate::app::App;
 use crate::dialect::members::{self, MemberTable};
 use crate::door::Door;
 use encoder::{LineEncoder, Shape};
 use request::{ChatBody, GenerateBody};
+use sent_calls::ConversationCalls;
 use settings::{Settings, Thinking};
 
 pub(super) use errors::error_body;
+pub(crate) use sent_calls::SentCalls;
 
 pub(crate) struct OllamaChat;
 
@@ -55,6 +59,8 @@ pub(crate) struct OllamaFormat {
     model: String,
     shape: Shape,
     thinking: Thinking,
+    /// Calls of the conversation that is answered, if its answer may contain some.
+    calls: Option<ConversationCalls>,
 }
 
 /// Adds the routes of this dialect.
@@ -87,13 +93,16 @@ impl Dialect for OllamaChat {
         load::answer(app, Shape::Chat, body)
     }
 
-    async fn read<D: Door>(app: &App<D>, _head: &Parts, body: &[u8]) -> Result<Asked<OllamaFormat>, ApiError> {
+    async fn read<D: Door>(app: &App<D>, head: &Parts, body: &[u8]) -> Result<Asked<OllamaFormat>, ApiError> {
         let mut request: ChatBody = body::parse(body)?;
         let settings = request.settings();
         let model = names::required(request.model)?;
-        let messages = messages::convert(request.messages.map(|messages| messages.0).unwrap_or_default())?;
+        let mut calls = app.ollama_calls.of(&admission::client(head));
+        let messages = messages::convert(request.messages.map(|messages| messages.0).unwrap_or_default(), &mut calls)?;
         let options = settings.options(request.tools)?;
-        asked(app, Shape::Chat, model, messages, options, &settings)
+        let mut asked = asked(app, Shape::Chat, model, messages, options, &settings)?;
+        asked.format.calls = Some(calls);
+        Ok(asked)
     }
 }
 
@@ -139,7 +148,7 @@ fn asked<D: Door>(
     if turn.images().count() > MAX_IMAGES {
         return Err(ApiError::invalid("invalid_value", format!("more than {MAX_IMAGES} images")).about(member));
     }
-    Ok(Asked { turn, delivery, format: OllamaFormat { model, shape, thinking: settings.thinking } })
+    Ok(Asked { turn, delivery, format: OllamaFormat { model, shape, thinking: settings.thinking, calls: None } })
 }
 
 impl AnswerFormat for OllamaFormat {
@@ -147,10 +156,10 @@ impl AnswerFormat for OllamaFormat {
     type Whole = LineEncoder;
 
     fn frames(self, run: &RunHead, secrets: Arc<Secrets>) -> LineEncoder {
-        LineEncoder::new(run.created, &self.model, self.shape, self.thinking, secrets)
+        LineEncoder::new(run.created, &self.model, self.shape, self.thinking, secrets).remembering(self.calls)
     }
 
     fn whole(self, run: &RunHead) -> LineEncoder {
-        LineEncoder::new(run.created, &self.model, self.shape, self.thinking, Arc::default())
+        LineEncoder::new(run.created, &self.model, self.shape, self.thinking, Arc::default()).remembering(self.calls)
     }
 }
