@@ -98,7 +98,11 @@ fn find<'a>(name: &str, offered: &'a [OfferedTool]) -> Option<(&'a str, &'a Valu
     };
     match TOOL_NAMES.iter().find(|(ours, _)| *ours == name) {
         Some((_, names)) => {
-            names.iter().find_map(|name| offered.iter().find(|tool| tool.name == *name).and_then(described))
+            // Claude Code's way to name a tool of an MCP server, which is a client's own tool behind the gateway.
+            let of_server =
+                |tool: &&OfferedTool| tool.name.strip_suffix(name).is_some_and(|server| server.ends_with("__"));
+            let exact = names.iter().find_map(|name| offered.iter().find(|tool| tool.name == *name));
+            exact.or_else(|| offered.iter().find(of_server)).and_then(described)
         }
         None => {
             let decorated =

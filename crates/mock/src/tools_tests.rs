@@ -93,6 +93,17 @@ fn calls_are_translated_to_the_tools_of_each_cli() {
 }
 
 #[test]
+fn tool_of_a_client_is_found_behind_the_name_of_its_server() {
+    let offered = [object("mcp__client__read_file", &["file_path"], &["file_path"]), object("my_read_file", &[], &[])];
+    let (name, arguments) = translate("read_file", r#"{"file_path": "/a"}"#, &offered, None);
+    assert_eq!(
+        (name.as_str(), arguments),
+        ("mcp__client__read_file", CallArguments::Json(r#"{"file_path":"/a"}"#.to_owned()))
+    );
+    assert_eq!(translate("write_file", r#"{"file_path": "/a"}"#, &offered, None).0, "write_file");
+}
+
+#[test]
 fn file_is_written_by_patch_when_content_can_be_represented() {
     let (name, arguments) =
         translate("write_file", r#"{"path": "a.txt", "content": "one\n\ntwo\n"}"#, &tools_of("codex"), Some("/r"));

@@ -236,12 +236,7 @@ mod tests {
     }
 
     fn runs(states: &[&str]) -> LabObservation {
-        let run = |state: &&str| LabRun {
-            id: String::new(),
-            state: (*state).to_owned(),
-            side: None,
-            provider: None,
-        };
+        let run = |state: &&str| LabRun { id: String::new(), state: (*state).to_owned(), side: None, provider: None };
         LabObservation { runs: states.iter().map(run).collect(), ..LabObservation::default() }
     }
 

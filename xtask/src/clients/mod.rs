@@ -85,9 +85,8 @@ impl ClientsArgs {
         let exe = std::env::current_exe()?;
         let target = exe.parent().and_then(Path::parent).context("no target folder")?.join("clients");
         fs::create_dir_all(&target)?;
-        let needs_real_cli = |row: &ClientRow| {
-            cases.iter().any(|case| case.needs_real_cli() && row.why_not(*case).is_none())
-        };
+        let needs_real_cli =
+            |row: &ClientRow| cases.iter().any(|case| case.needs_real_cli() && row.why_not(*case).is_none());
         let installed = InstalledClients::new(&rows, rows.iter().any(needs_real_cli), &target)?;
         if !self.inside {
             if self.binary.is_none() {

@@ -67,7 +67,10 @@ fn tool_scenarios(style: ToolLoop, words: &CaseWords) -> Vec<Value> {
             scenario(word, &[call(RELAY, &json!({"text": FIRST_TEXT}))]),
         ],
         ToolLoop::ReAct => vec![
-            scenario("observation_2", &[text(&fields(&[("reasoning", "It said so."), ("answer", &format!("{REPORT} {twice}."))]))]),
+            scenario(
+                "observation_2",
+                &[text(&fields(&[("reasoning", "It said so."), ("answer", &format!("{REPORT} {twice}."))]))],
+            ),
             scenario(&twice, &[text(&react("finish", &json!({})))]),
             scenario(&once, &[text(&react(RELAY, &json!({"text": once})))]),
             scenario(word, &[text(&react(RELAY, &json!({"text": FIRST_TEXT})))]),
@@ -123,11 +126,7 @@ fn call(name: &str, arguments: &Value) -> Value {
 
 /// A step of DSPy's ReAct, in the format of its prompts.
 fn react(tool: &str, arguments: &Value) -> String {
-    fields(&[
-        ("next_thought", "I ask the tool."),
-        ("next_tool_name", tool),
-        ("next_tool_args", &arguments.to_string()),
-    ])
+    fields(&[("next_thought", "I ask the tool."), ("next_tool_name", tool), ("next_tool_args", &arguments.to_string())])
 }
 
 fn fields(pairs: &[(&str, &str)]) -> String {

@@ -34,7 +34,8 @@ pub(super) fn tool_verdict(
     went_through(&row.cli, &seen.runs, reply)?;
     match case {
         LabCase::Schema => {
-            let object: Value = serde_json::from_str(&reply.detail).map_err(|_| format!("no JSON: {}", shown(reply)))?;
+            let object: Value =
+                serde_json::from_str(&reply.detail).map_err(|_| format!("no JSON: {}", shown(reply)))?;
             let expected = typed_answer(row, &words.token);
             if object == expected { Ok(()) } else { Err(format!("not {expected}: {object}")) }
         }
@@ -93,7 +94,12 @@ mod tests {
     }
 
     fn seen(provider: &str, processes: usize) -> LabObservation {
-        let run = LabRun { id: "1".to_owned(), state: "finished".to_owned(), side: None, provider: Some(provider.to_owned()) };
+        let run = LabRun {
+            id: "1".to_owned(),
+            state: "finished".to_owned(),
+            side: None,
+            provider: Some(provider.to_owned()),
+        };
         let (client_readme, cli_readme) = (README.replace("grey", "heron7"), README.to_owned());
         LabObservation { runs: vec![run], processes, client_readme, cli_readme }
     }
@@ -120,9 +126,8 @@ mod tests {
 
     #[test]
     fn typed_answer_must_be_exact() {
-        let verdict = |detail: &str| {
-            tool_verdict(LabCase::Schema, &row(), &words(), &reply(detail, 0), &seen("codex", 1))
-        };
+        let verdict =
+            |detail: &str| tool_verdict(LabCase::Schema, &row(), &words(), &reply(detail, 0), &seen("codex", 1));
         assert_eq!(verdict(r#"{"height": 41, "keeper": "heron7", "lamps": ["red", "green"]}"#), Ok(()));
         assert!(verdict(r#"{"height": "41", "keeper": "heron7", "lamps": ["red", "green"]}"#).is_err());
         assert!(verdict("The keeper is heron7.").is_err());

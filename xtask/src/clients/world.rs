@@ -120,7 +120,8 @@ impl ClientWorld {
         let runs = self.settled_runs(case)?;
         let log = self.gateway.log();
         let is_ours = |line: &&str| runs.iter().any(|run| run.side.is_none() && line.contains(&run.id));
-        let started = log.lines().filter(|line| line.contains(" started with tools of the client run=")).filter(is_ours);
+        let started =
+            log.lines().filter(|line| line.contains(" started with tools of the client run=")).filter(is_ours);
         let pids: BTreeSet<&str> =
             started.filter_map(|line| line.split_once(" pid=")?.1.split_whitespace().next()).collect();
         let readme = |repo: &Path| fs::read_to_string(repo.join("README.md"));
