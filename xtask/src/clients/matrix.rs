@@ -31,13 +31,22 @@ pub(super) struct Matrix {
     pub(super) rows: Vec<MatrixRow>,
 }
 
-const INTRODUCTION: &str = "\
-# Clients
+const INTRODUCTION: &str = r#"# Clients
 
 After reading this page you can point a client that you already use at Trunkline, and you know what was tested with it.
 
 This page is written by `cargo xtask clients`. It runs each client, at the version shown, against a real gateway with a
-fake CLI behind it, in a network that has only loopback.
+fake CLI behind it, in a network that has only loopback. In the cases *tools*, *schema* and *edit* the CLI is a real one, Codex
+or Claude Code, and its model is the [mock LLM](MOCK.md).
+
+A program that works with tools of its own, such as Claude Code or Cline, needs a model whose CLI has none, so that the CLI does
+not work with files of the gateway's machine instead ([Tools of the client](TOOLS.md)):
+
+```json
+{
+  "lab": { "driver": "codex", "repoPath": ".", "ownTools": "off" }
+}
+```
 
 The client `web-page` is a page in Chromium whose origin the gateway allows. In the cases *models* and *whole*, a page of a
 foreign origin asks first, and must be refused.
@@ -45,7 +54,7 @@ foreign origin asks first, and must be refused.
 Open WebUI 0.12.4 was tried by hand: set `OPENAI_API_BASE_URL=http://127.0.0.1:8000/v1` and `OPENAI_API_KEY`, or
 `OLLAMA_BASE_URL=http://127.0.0.1:8000`. Models, whole and streamed chats and a second turn work. Its requests for titles,
 tags, follow-ups, search queries and autocompletion are [side requests](RUNS.md#side-requests).
-";
+"#;
 
 const CASES: &str = "\
 | case | the client |
@@ -101,6 +110,10 @@ impl Matrix {
             let setup = row.client.setup.trim();
             page += &format!("\n### {}\n\n{} · `{}`\n\n", row.client.name, row.versions, row.client.route.title());
             page += &format!("```{}\n{setup}\n```\n", row.client.language);
+            if !row.client.edit.is_empty() {
+                page += "\nTo work with its own tools, it needs a model with `\"ownTools\": \"off\"`. ";
+                page += &format!("Tested with `\"driver\": \"{}\"`.\n", row.client.cli);
+            }
         }
         let mut notes = Vec::new();
         let mut heading = true;
@@ -196,7 +209,7 @@ mod tests {
         cells[7] = Cell::CannotExist("It has no keyboard.".to_owned());
         cells[8] = Cell::CannotExist("It has no keyboard.".to_owned());
         let page = matrix(cells).page();
-        assert!(page.contains("| parrot | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | – 1 | – 1 |\n"), "{page}");
+        assert!(page.contains("| parrot | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | – 1 | – 1 | ✓ | ✓ | ✓ |\n"), "{page}");
         assert!(page.contains("| client | models | whole |") && page.contains("\n|---|---|"), "{page}");
         assert!(page.ends_with("\n1. It has no keyboard.\n"), "{page}");
         assert!(page.contains("### parrot\n\nparrot 1.0 · `/v1/chat/completions`\n\n```sh\nexport BASE="), "{page}");

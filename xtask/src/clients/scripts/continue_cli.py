@@ -10,7 +10,8 @@ def args(lab, prompt, *more):
     model = {"name": lab.model, "provider": "openai", "model": lab.model, "roles": ["chat"]}
     model |= {"apiBase": f"{lab.base}/v1", "apiKey": lab.key}
     if lab.timeout:
-        model["requestOptions"] = {"timeout": lab.timeout}
+        # In seconds, says its documentation. It passes the number on to openai-node, which takes it as milliseconds.
+        model["requestOptions"] = {"timeout": lab.timeout * 1000}
     # JSON is YAML.
     config = f"~/continue-{lab.case}.yaml"
     write(config, {"name": "lab", "version": "1.0.0", "schema": "v1", "models": [model]})

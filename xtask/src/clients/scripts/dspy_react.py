@@ -12,7 +12,7 @@ def model(lab):
 
 
 def whole(lab, messages):
-    return model(lab)(messages=messages)[0]["text"]
+    return model(lab)(messages=messages)[0]
 
 
 def tools(lab, prompt, relay):
