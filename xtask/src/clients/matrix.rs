@@ -68,7 +68,7 @@ const CASES: &str = "\
 | failing CLI | shows why the CLI failed; the CLI runs once |
 | cancel | stops in the middle of an answer, and the run is cancelled |
 | time-out | is less patient than the CLI; the CLI runs once, and a client that repeats its request gets the answer |
-| tools | runs a tool twice in one turn of a CLI, the second time with the first result, and shows the second result |
+| tools | runs a tool twice in one turn of a CLI, the second time with the first result, and shows the second result. DSPy and smolagents send results as text, in a turn of its own |
 | schema | gets an object of a schema; agents with types and tools run a tool before |
 | edit | edits a file with its own tools, which a CLI without tools of its own tells it to |
 ";
