@@ -33,7 +33,8 @@ def tools(lab, prompt, relay):
 
 def schema(lab, prompt, _relay):
     response_format = {"type": "json_schema", "json_schema": {"name": "Lighthouse", "schema": LIGHTHOUSE_SCHEMA}}
-    return model(lab).generate([ChatMessage.from_dict({"role": "user", "content": prompt})], response_format=response_format).content
+    message = ChatMessage.from_dict({"role": "user", "content": prompt})
+    return model(lab).generate([message], response_format=response_format).content
 
 
 serve(whole=whole, stream=stream, tools=tools, schema=schema)
