@@ -69,13 +69,12 @@ impl ClaudeLive {
             Some("control_response") => {
                 let response = message.get("response").unwrap_or(&Value::Null);
                 let greeted = response.get("request_id").and_then(Value::as_str) == Some(GREETING);
-                match on_response(response) {
-                    MessageMeaning::Ready if greeted && !self.servers.is_empty() => {
-                        output.reply.extend(self.set_servers());
-                        MessageMeaning::Ignored
-                    }
-                    meaning => meaning,
+                let meaning = on_response(response);
+                if matches!(meaning, MessageMeaning::Ready) && greeted && !self.servers.is_empty() {
+                    output.reply.extend(self.set_servers());
+                    return MessageMeaning::Ignored;
                 }
+                meaning
             }
             Some("control_request") => {
                 if message.pointer("/request/subtype").and_then(Value::as_str) == Some("mcp_message") {

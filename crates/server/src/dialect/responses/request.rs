@@ -176,8 +176,8 @@ impl ResponsesRequest {
             format: text.0.format.as_ref().map(|format| &format.0),
             verbosity: text.0.verbosity.as_deref(),
         });
-        let shown = |tool: &Box<RawValue>| mcp_tools::without_secrets(tool).unwrap_or_else(|| tool.clone());
-        let tools: Vec<Box<RawValue>> = self.tools().iter().map(shown).collect();
+        let shown = |tool: &RawValue| mcp_tools::without_secrets(tool).unwrap_or_else(|| tool.to_owned());
+        let tools: Vec<Box<RawValue>> = self.tools().iter().map(|tool| shown(tool)).collect();
         let echo = Echo {
             model: self.model.as_deref().unwrap_or_default(),
             background: Some(true).filter(|_| self.is_background()),
