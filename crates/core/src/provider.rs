@@ -12,6 +12,7 @@ mod overlay;
 mod permissions;
 mod recipe;
 mod renamed;
+mod schemas;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -28,6 +29,7 @@ pub use overlay::{Grants, Overlay};
 pub use permissions::{Grant, PermissionTable};
 pub use recipe::{Home, Provider, SettingsFile};
 pub use renamed::{RenamedKey, current_key, renamed_keys, renamed_keys_of_file};
+pub use schemas::SchemaRules;
 
 #[doc(hidden)]
 pub const PLACEHOLDERS: [&str; Placeholder::NAMES.len()] = Placeholder::NAMES;

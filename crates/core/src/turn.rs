@@ -25,8 +25,8 @@ pub struct Turn {
     pub surface: Surface,
     /// Options for the model. Executables and HTTP upstreams receive them; an agent CLI has no place for them.
     pub options: Options,
-    /// Form of the answer, if the client asked for one. HTTP upstreams get it as `response_format`, in `options`; for all
-    /// other providers the gateway checks the answer.
+    /// Form of the answer, if the client asked for one. HTTP upstreams get it as `response_format`, in `options`. The gateway
+    /// checks the answers of all providers.
     pub answer_format: Option<AnswerFormat>,
     /// Members of the request that may have no effect on the model.
     pub members: Vec<RequestMember>,

@@ -26,10 +26,24 @@ pub(super) struct AppServerLive {
 enum AppServerPending {
     Initialize(u64),
     NewThread(u64),
-    /// Resuming a thread, and the prompt to send in it.
-    ResumeThread(u64, String),
+    /// Resuming a thread, and the turn to start in it.
+    ResumeThread(u64, TurnInput),
     StartTurn(u64),
     Nothing,
+}
+
+/// Input of a turn.
+#[derive(Debug)]
+pub(super) struct TurnInput {
+    prompt: String,
+    /// JSON Schema of the answer.
+    schema: Option<Value>,
+}
+
+impl TurnInput {
+    pub(super) fn new(prompt: &str, schema: Option<&str>) -> Self {
+        Self { prompt: prompt.to_owned(), schema: schema.and_then(|schema| serde_json::from_str(schema).ok()) }
+    }
 }
 
 impl AppServerLive {
@@ -47,7 +61,7 @@ impl AppServerLive {
         (Self { rpc, greeting, thread: String::new(), turn: None, pending }, line)
     }
 
-    pub(super) fn send_prompt(&mut self, prompt: &str, session: Option<&str>) -> Vec<u8> {
+    pub(super) fn send_prompt(&mut self, input: TurnInput, session: Option<&str>) -> Vec<u8> {
         self.turn = None;
         match session {
             Some(session) if session != self.thread => {
@@ -55,10 +69,10 @@ impl AppServerLive {
                 let mut params = self.settings();
                 params["threadId"] = session.into();
                 let (id, line) = self.rpc.request("thread/resume", params);
-                self.pending = AppServerPending::ResumeThread(id, prompt.to_owned());
+                self.pending = AppServerPending::ResumeThread(id, input);
                 line
             }
-            Some(_) | None => self.start_turn(prompt),
+            Some(_) | None => self.start_turn(input),
         }
     }
 
@@ -138,9 +152,7 @@ impl AppServerLive {
                 thread.clone_into(&mut self.thread);
                 return MessageMeaning::Ready;
             }
-            AppServerPending::ResumeThread(expected, prompt) if id == expected => {
-                reply.extend(self.start_turn(&prompt))
-            }
+            AppServerPending::ResumeThread(expected, input) if id == expected => reply.extend(self.start_turn(input)),
             AppServerPending::StartTurn(expected) if id == expected => {
                 self.turn = result.pointer("/turn/id").and_then(Value::as_str).map(str::to_owned);
             }
@@ -191,8 +203,11 @@ impl AppServerLive {
         self.rpc.result(id, json!({"decision": decision}))
     }
 
-    fn start_turn(&mut self, prompt: &str) -> Vec<u8> {
-        let params = json!({"threadId": self.thread, "input": [{"type": "text", "text": prompt}]});
+    fn start_turn(&mut self, input: TurnInput) -> Vec<u8> {
+        let mut params = json!({"threadId": self.thread, "input": [{"type": "text", "text": input.prompt}]});
+        if let Some(schema) = input.schema {
+            params["outputSchema"] = schema;
+        }
         let (id, line) = self.rpc.request("turn/start", params);
         self.pending = AppServerPending::StartTurn(id);
         line

@@ -32,6 +32,7 @@ mod tool_offer;
 use serde_json::Value;
 
 use crate::lines::{Lines, OutputLine};
+use app_server::TurnInput;
 pub use exchange::Greeting;
 use exchange::MessageMeaning;
 pub(crate) use exchange::PERMISSION_REFUSED;
@@ -110,12 +111,17 @@ impl LiveChannel {
     /// Starts a turn and returns the bytes to write. `session` is a session of the CLI to resume, if the process is not in it
     /// yet. Returns none if the process cannot take the turn.
     pub fn say(&mut self, prompt: &str, session: Option<&str>) -> Option<Vec<u8>> {
+        self.say_with_schema(prompt, session, None)
+    }
+
+    /// As [`say`](Self::say), with the JSON Schema of the answer, for a protocol that takes one with each turn.
+    pub fn say_with_schema(&mut self, prompt: &str, session: Option<&str>, schema: Option<&str>) -> Option<Vec<u8>> {
         if self.stage != ChannelStage::Ready {
             return None;
         }
         let line = match &mut self.protocol {
             ProtocolState::Claude(claude) if session.is_none() => Some(claude.send_prompt(prompt)),
-            ProtocolState::AppServer(server) => Some(server.send_prompt(prompt, session)),
+            ProtocolState::AppServer(server) => Some(server.send_prompt(TurnInput::new(prompt, schema), session)),
             ProtocolState::Acp(acp) if session.is_none() => Some(acp.send_prompt(prompt)),
             // These resume a session only if they were started with it.
             ProtocolState::Claude(_) | ProtocolState::Acp(_) => None,

@@ -39,6 +39,9 @@ pub struct LiveRecipe {
     /// changes, the kept process is stale.
     #[serde(default)]
     pub reads: Vec<String>,
+    /// The protocol takes a schema of the answer with each turn.
+    #[serde(default)]
+    pub schema_per_turn: bool,
     /// How the CLI gets a client's tools. None if it cannot.
     #[serde(default)]
     pub tools: Option<ToolRecipe>,

@@ -3,6 +3,7 @@
 mod any_bytes;
 mod permission;
 mod recordings;
+mod schema;
 mod servers;
 
 use super::exchange::to_line;

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::event::{Finish, Usage};
+use crate::failure::Category;
 use crate::parse::fields::{text_of, usage};
 use crate::parse::json::Value;
 use crate::parse::transcript::{MAX_ANSWER_BYTES, OutputTranscript, ReportedError, TextOwner};
@@ -20,6 +21,25 @@ pub(super) enum Flavour {
 }
 
 const QWEN_ERROR: &str = "[API Error: ";
+
+/// Beginning of Qwen Code's error about a text in place of structured output.
+const QWEN_PLAIN_TEXT: &str = "Model produced plain text instead of calling the structured_output tool";
+
+/// Beginning of Qwen Code's error about a model that repeats a call.
+const QWEN_LOOP: &str = "Loop detection halted the run";
+
+/// Claude Code's name for a turn without valid structured output.
+const CLAUDE_NO_STRUCTURED_OUTPUT: &str = "error_max_structured_output_retries";
+
+impl Flavour {
+    /// Tool whose arguments are an answer with a schema. The CLI offers it by itself: it is no work of the agent.
+    fn answer_tool(self) -> &'static str {
+        match self {
+            Self::Claude => "StructuredOutput",
+            Self::Qwen => "structured_output",
+        }
+    }
+}
 
 /// Events of the service's stream, which some programs print without an envelope.
 const RAW_EVENTS: [&str; 6] = [
@@ -60,6 +80,8 @@ pub(super) struct ClaudeParser {
     /// Error class of the last synthetic message.
     error_class: Option<String>,
     resets_at: Option<i64>,
+    /// Id and arguments of an answer with a schema, if it was the last call. The CLI may have refused it.
+    structured: Option<(String, String)>,
     /// Tokens of the previous messages; id and tokens of the current one.
     counted: Usage,
     counting: (Option<String>, Usage),
@@ -73,6 +95,7 @@ impl ClaudeParser {
             marks: Vec::new(),
             error_class: None,
             resets_at: None,
+            structured: None,
             counted: Usage::default(),
             counting: (None, Usage::default()),
         }
@@ -98,7 +121,7 @@ impl ClaudeParser {
         match kind {
             "system" => self.system(value, transcript),
             "assistant" => self.assistant(value, transcript),
-            "user" => user(value, transcript),
+            "user" => self.user(value, transcript),
             "stream_event" => self.stream_event(value.get("event").unwrap_or(&Value::Null), value, transcript),
             "rate_limit_event" => {
                 let info = value.get("rate_limit_info").unwrap_or(&Value::Null);
@@ -187,7 +210,12 @@ impl ClaudeParser {
                     owner = TextOwner::Current;
                 }
                 "thinking" => self.complete_reasoning(field("thinking"), transcript),
+                "tool_use" if field("name") == self.flavour.answer_tool() => {
+                    let input = block.get("input").map(Value::to_owned).unwrap_or_default();
+                    self.structured = Some((field("id").to_owned(), input.to_string()));
+                }
                 "tool_use" | "server_tool_use" => {
+                    self.structured = None;
                     let input = block.get("input").map(Value::to_owned).unwrap_or_default();
                     transcript.tool_started(field("id"), field("name"), input);
                 }
@@ -314,7 +342,12 @@ impl ClaudeParser {
             || field("subtype").is_some_and(|subtype| subtype.starts_with("error"));
         if failed {
             transcript.completed = false;
-            transcript.error = Some(self.error_of_result(value));
+            let mut error = self.error_of_result(value);
+            if self.lacks_structured_output(value) {
+                transcript.answer = self.structured.take().map(|(_, input)| input);
+                error.category = Some(Category::SchemaMismatch);
+            }
+            transcript.error = Some(error);
             return;
         }
         transcript.error = None;
@@ -325,6 +358,37 @@ impl ClaudeParser {
             Some("refusal") => Some(Finish::ContentFilter),
             Some(_) | None => None,
         };
+    }
+
+    /// Whether a turn failed only because its answer does not have the form of its schema.
+    fn lacks_structured_output(&self, value: &Value<'_>) -> bool {
+        match self.flavour {
+            Flavour::Claude => value.get("subtype").and_then(Value::as_str) == Some(CLAUDE_NO_STRUCTURED_OUTPUT),
+            Flavour::Qwen => {
+                let message = value.pointer("/error/message").and_then(Value::as_str);
+                message.is_some_and(|message| {
+                    message.starts_with(QWEN_PLAIN_TEXT)
+                        || (message.starts_with(QWEN_LOOP) && self.structured.is_some())
+                })
+            }
+        }
+    }
+
+    fn user(&self, value: &Value<'_>, transcript: &mut OutputTranscript) {
+        let content = value.get("message").and_then(|message| message.get("content")).unwrap_or(&Value::Null);
+        for block in content.as_array().into_iter().flatten() {
+            let field = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
+            if field("type") != "tool_result" {
+                continue;
+            }
+            let id = field("tool_use_id");
+            if self.structured.as_ref().is_none_or(|(structured, _)| structured != id) {
+                let output = block.get("content").and_then(text_of).unwrap_or_default();
+                let failed = block.get("is_error").and_then(Value::as_bool).unwrap_or(false);
+                transcript.tool_finished(id, &output, !failed);
+            }
+            transcript.begin_message(None);
+        }
     }
 
     fn error_of_result(&mut self, value: &Value<'_>) -> ReportedError {
@@ -348,19 +412,6 @@ impl ClaudeParser {
             resets_at: self.resets_at,
             category: None,
             family: None,
-        }
-    }
-}
-
-fn user(value: &Value<'_>, transcript: &mut OutputTranscript) {
-    let content = value.get("message").and_then(|message| message.get("content")).unwrap_or(&Value::Null);
-    for block in content.as_array().into_iter().flatten() {
-        let field = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
-        if field("type") == "tool_result" {
-            let output = block.get("content").and_then(text_of).unwrap_or_default();
-            let failed = block.get("is_error").and_then(Value::as_bool).unwrap_or(false);
-            transcript.tool_finished(field("tool_use_id"), &output, !failed);
-            transcript.begin_message(None);
         }
     }
 }

@@ -22,6 +22,8 @@ named_enum! {
         Image = "image",
         Files = "files",
         Home = "home",
+        Schema = "schema",
+        SchemaFile = "schema_file",
     }
 }
 

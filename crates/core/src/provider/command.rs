@@ -35,6 +35,10 @@ pub struct Values<'a> {
     pub files: Option<&'a str>,
     /// The user's home folder.
     pub home: Option<&'a str>,
+    /// JSON Schema of the answer.
+    pub schema: Option<&'a str>,
+    /// File with the JSON Schema of the answer.
+    pub schema_file: Option<&'a str>,
     /// Additional arguments of the model.
     pub extra: &'a [String],
 }
@@ -210,6 +214,8 @@ impl<'a> Values<'a> {
             Placeholder::Image => (None, self.images),
             Placeholder::Files => (self.files.map(Cow::Borrowed), &[]),
             Placeholder::Home => (self.home.map(Cow::Borrowed), &[]),
+            Placeholder::Schema => (self.schema.map(Cow::Borrowed), &[]),
+            Placeholder::SchemaFile => (self.schema_file.map(Cow::Borrowed), &[]),
         };
         one.into_iter().chain(list.iter().map(|value| Cow::Borrowed(value.as_str())))
     }

@@ -12,6 +12,7 @@ use super::login::Login;
 use super::offered::OfferedModel;
 use super::permissions::Grant;
 use super::recipe::{Home, Provider, SettingsFile};
+use super::schemas::SchemaRules;
 use crate::failure::FailureRule;
 use crate::live;
 use crate::parse::Format;
@@ -42,6 +43,7 @@ pub struct Overlay {
     /// Added to those of the recipe.
     pub files: BTreeMap<String, String>,
     pub reads_agents_md: Option<bool>,
+    pub schemas: Option<SchemaRules>,
     pub state: Option<Vec<String>>,
     pub own_sandbox: Option<bool>,
     pub escape: Option<PromptEscape>,
@@ -70,7 +72,7 @@ pub struct Grants {
 
 impl Overlay {
     /// Names of all fields.
-    pub const FIELDS: [&'static str; 30] = [
+    pub const FIELDS: [&'static str; 31] = [
         "program",
         "native",
         "install",
@@ -89,6 +91,7 @@ impl Overlay {
         "settings",
         "files",
         "reads_agents_md",
+        "schemas",
         "state",
         "own_sandbox",
         "escape",
@@ -133,6 +136,7 @@ impl Overlay {
         set(&mut recipe.session, self.session);
         set(&mut recipe.usage, self.usage);
         set(&mut recipe.version, self.version);
+        recipe.schemas = self.schemas.or(recipe.schemas);
         recipe.install = self.install.or(recipe.install);
         recipe.max_tokens = self.max_tokens.or(recipe.max_tokens);
         recipe.login = self.login.or(recipe.login);

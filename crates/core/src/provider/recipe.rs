@@ -10,6 +10,7 @@ use super::arguments::{self, Placeholder, has_place};
 use super::login::Login;
 use super::offered::OfferedModel;
 use super::permissions::PermissionTable;
+use super::schemas::SchemaRules;
 use crate::failure::FailureRule;
 use crate::live;
 use crate::parse::{Context, Decoder, Format};
@@ -83,6 +84,10 @@ pub struct Provider {
     /// The CLI reads `AGENTS.md` in its folder by itself. The prompt contains the file only if the model names it.
     #[serde(default)]
     pub reads_agents_md: bool,
+    /// Schemas of answers that the CLI passes on to its model, as `{schema}` or `{schema_file}` in its arguments, or with
+    /// `live.schema_per_turn`. If this is not set, the prompt contains the schema.
+    #[serde(default)]
+    pub schemas: Option<SchemaRules>,
     /// State of the CLI, which it may write with any permissions. `~/` is the home, `${NAME:-else}` a variable. A path with
     /// a slash at its end is a folder, which is created if it is missing.
     #[serde(default)]
@@ -162,6 +167,13 @@ impl Provider {
     #[must_use]
     pub fn takes_tools(&self) -> bool {
         self.live.as_ref().is_some_and(|live| live.tools.is_some())
+    }
+
+    /// Whether the arguments of one turn take a schema of the answer.
+    #[must_use]
+    pub fn takes_schema(&self) -> bool {
+        self.schemas.is_some()
+            && (self.has_placeholder(Placeholder::Schema) || self.has_placeholder(Placeholder::SchemaFile))
     }
 
     /// Creates a decoder for the output of one turn.

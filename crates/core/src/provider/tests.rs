@@ -74,6 +74,8 @@ fn passes_every_option_when_the_cli_has_a_flag_for_it() {
         permissions: CliPermissions::Full,
         files: Some("/state/settings/m"),
         home: Some("/home/u"),
+        schema: Some("{}"),
+        schema_file: Some("/state/schema.json"),
         extra: &extra,
     };
     let id = "0b912713-3cbe-4c14-b894-f6827625af7f";
@@ -85,13 +87,13 @@ fn passes_every_option_when_the_cli_has_a_flag_for_it() {
             format!(
                 "-p --output-format stream-json --verbose --include-partial-messages --dangerously-skip-permissions --model m \
                  --resume {id} --append-system-prompt-file /state/system.txt --allowedTools=Read \
-                 --allowedTools=Bash(git log:*) --max-turns 25 --flag"
+                 --allowedTools=Bash(git log:*) --max-turns 25 --json-schema {{}} --flag"
             ),
         ),
         (
             "codex",
             format!(
-                "exec -i /tmp/a.png -i /tmp/b.png --json --skip-git-repo-check {codex} -m m --cd /repo \
+                "exec -i /tmp/a.png -i /tmp/b.png --json --skip-git-repo-check {codex} -m m --output-schema /state/schema.json --cd /repo \
                  --dangerously-bypass-approvals-and-sandbox --flag resume {id} -"
             ),
         ),
@@ -99,7 +101,7 @@ fn passes_every_option_when_the_cli_has_a_flag_for_it() {
         (
             "qwen",
             format!(
-                "-o stream-json --include-partial-messages --approval-mode yolo --model m --resume {id} --max-session-turns 25 --flag"
+                "-o stream-json --include-partial-messages --approval-mode yolo --model m --resume {id} --max-session-turns 25 --json-schema {{}} --flag"
             ),
         ),
         (
