@@ -18,10 +18,10 @@ use crate::attempt::builtin;
 use crate::attempt::events::{Attempt, CliAttempt};
 use crate::attempt::launch::{Launch, LaunchRequest};
 use crate::attempt::plan::bounded;
-use crate::attempt::request::{AttemptRequest, BeginError, start_process, with_worktree};
+use crate::attempt::request::{AttemptRequest, BeginError, NativeSchema, start_process, with_worktree};
 use crate::attempt::resources::AttemptResources;
 use crate::attempt::scratch::Scratch;
-use crate::attempt::warm::WarmAttempt;
+use crate::attempt::warm::{WarmAttempt, say};
 use crate::attempt::with_tools;
 use crate::shared::Shared;
 use crate::tools::ClientTools;
@@ -46,6 +46,7 @@ pub(crate) async fn begin(
     // A missing program is reported when the process is started, unless git runs before that.
     let program = if model.worktree { launch.program()? } else { launch.program_unchecked()? };
     let prompt = launch.prompt()?;
+    let schema = attempt.schema.clone();
     // A model that must be confined and cannot be fails here, before git runs for it.
     launch.freedom()?;
     if model.worktree {
@@ -60,13 +61,18 @@ pub(crate) async fn begin(
     }
     let up_to_date = turn.session.as_ref().is_none_or(|session| shared.warm.begin_turn(&provider.name, session));
     let warm = if shared.warm.is_open() {
-        on_warm_process(shared, &launch, &prompt, &program, &cwd, up_to_date).await?
+        on_warm_process(shared, &launch, (&prompt, schema.as_ref()), &program, &cwd, up_to_date).await?
     } else {
         None
     };
+    let (prompt, schema) = match schema {
+        Some(schema) if !provider.takes_schema() => (schema.instruct(&prompt), None),
+        schema => (prompt, schema),
+    };
+    let passed_on = schema.as_ref().map(|schema| schema.text.as_str());
     let compiled = launch.compiled(&program).map(|folder| (folder.is_dir(), folder));
     let ready = compiled.as_ref().filter(|(exists, _)| *exists).map(|(_, folder)| folder.as_path());
-    let spec = launch.spec(&prompt, program.clone(), ready, &mut resources)?;
+    let spec = launch.spec(&prompt, program.clone(), ready, passed_on, &mut resources)?;
     let generate = launch.generating(&spec, &prompt)?.map(Box::new);
     let (running, warm) = match warm {
         Some((running, warm)) => (running, Some(WarmAttempt { cold: Some(spec), ..warm })),
@@ -92,6 +98,7 @@ pub(crate) async fn begin(
         standby: attempt.standby,
         deadline: None,
         shown: false,
+        has_schema: schema.is_some(),
         generate,
     }))
 }
@@ -100,7 +107,7 @@ pub(crate) async fn begin(
 async fn on_warm_process(
     shared: &Shared,
     launch: &Launch<'_>,
-    prompt: &Prompt,
+    (prompt, schema): (&Prompt, Option<&NativeSchema>),
     program: &Path,
     cwd: &Path,
     up_to_date: bool,
@@ -117,7 +124,7 @@ async fn on_warm_process(
     let Some(TakenProcess { process: kept, fresh }) = taken else { return Ok(None) };
     let WarmProcess { mut running, mut line, boot, stamps, scratch, tools, servers } = kept;
     let session = session.filter(|_| fresh).map(|session| &*session.0);
-    let Some(words) = line.say(&live.escape.text(&prompt.text), session) else { return Ok(None) };
+    let Some(words) = say(&mut line, live, &prompt.text, session, schema) else { return Ok(None) };
     running.limit(launch.model.limits);
     running.write(&words);
     let answers_by = WarmAttempt::answers_by(launch.model.limits.startup);

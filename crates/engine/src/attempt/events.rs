@@ -94,6 +94,8 @@ pub(crate) struct CliAttempt {
     pub(crate) deadline: Option<Instant>,
     /// Whether text, thinking or a tool has been seen.
     pub(crate) shown: bool,
+    /// Whether the command has the schema of the answer: the CLI then fails if its model does not obey.
+    pub(crate) has_schema: bool,
     /// The same turn without streaming, for an executable that may not support streaming.
     pub(crate) generate: Option<Box<Spec>>,
 }
@@ -409,6 +411,13 @@ impl CliAttempt {
 
     fn last_event(&self, conclusion: Conclusion) -> Event {
         let session = conclusion.session.clone();
+        let lacks_form =
+            conclusion.failure.as_ref().is_some_and(|failure| failure.category == Category::SchemaMismatch);
+        let conclusion = match self.has_schema && lacks_form {
+            // The gateway checks the answer itself, and asks for a corrected one.
+            true => Conclusion { failure: None, ..conclusion },
+            false => conclusion,
+        };
         match conclusion.result() {
             Err(failure) => {
                 let message = self.resources.shared.settings.secrets.mask(&failure.message);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use trunkline_core::event::SessionId;
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::model::Model;
+use trunkline_core::prompt::Prompt;
 use trunkline_core::provider::Provider;
 use trunkline_core::turn::Turn;
 use trunkline_process::{Keepers, RunningProcess, SpawnError, Spec};
@@ -30,8 +31,31 @@ pub(crate) struct AttemptRequest<'a> {
     pub(crate) place: Option<SessionPlace>,
     /// Whether an earlier attempt of the same turn was made.
     pub(crate) again: bool,
+    /// Schema of the answer, for a CLI that may pass it on to its model.
+    pub(crate) schema: Option<NativeSchema>,
     /// Set when another candidate could take over: the policy that decides whether it does.
     pub(crate) standby: Option<Arc<RetryPolicy>>,
+}
+
+/// Schema that a CLI passes on to its model, if the process that runs the turn can take it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NativeSchema {
+    /// The schema, as JSON text.
+    pub(crate) text: String,
+    /// Addition to the prompt for a process that cannot take the schema. None if the session knows it.
+    pub(crate) instruction: Option<String>,
+}
+
+impl NativeSchema {
+    /// The prompt for a process that cannot take the schema.
+    pub(crate) fn instruct(&self, prompt: &Prompt) -> Prompt {
+        let mut prompt = prompt.clone();
+        if let Some(instruction) = &self.instruction {
+            prompt.text.push_str("\n\n");
+            prompt.text.push_str(instruction);
+        }
+        prompt
+    }
 }
 
 /// Error of an attempt that did not begin.

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use trunkline_core::live::LiveChannel;
+use trunkline_core::live::{LiveChannel, LiveRecipe};
 use trunkline_core::mcp_server::McpServer;
 use trunkline_process::Spec;
 
+use crate::attempt::request::NativeSchema;
 use crate::attempt::scratch::Scratch;
 use crate::tools::ToolExchange;
 use crate::warm::{BootSpec, FileStamps};
@@ -40,5 +41,24 @@ impl WarmAttempt {
     /// Deadline for the first reaction; `None` once the process has reacted.
     pub(crate) fn unresponsive_at(&self) -> Option<Instant> {
         (!self.line.answers()).then_some(self.answers_by)
+    }
+}
+
+/// Starts a turn of a kept process, with the schema of the answer in the protocol or in the prompt.
+pub(crate) fn say(
+    line: &mut LiveChannel,
+    live: &LiveRecipe,
+    prompt: &str,
+    session: Option<&str>,
+    schema: Option<&NativeSchema>,
+) -> Option<Vec<u8>> {
+    match schema {
+        Some(schema) if live.schema_per_turn => {
+            line.say_with_schema(&live.escape.text(prompt), session, Some(&schema.text))
+        }
+        Some(NativeSchema { instruction: Some(instruction), .. }) => {
+            line.say(&live.escape.text(&format!("{prompt}\n\n{instruction}")), session)
+        }
+        Some(NativeSchema { instruction: None, .. }) | None => line.say(&live.escape.text(prompt), session),
     }
 }

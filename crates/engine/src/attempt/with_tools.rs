@@ -16,7 +16,7 @@ use crate::attempt::events::CliAttempt;
 use crate::attempt::launch::Launch;
 use crate::attempt::request::{AttemptRequest, BeginError};
 use crate::attempt::resources::AttemptResources;
-use crate::attempt::warm::WarmAttempt;
+use crate::attempt::warm::{WarmAttempt, say};
 use crate::shared::Shared;
 use crate::tools::{ClientTools, ToolExchange};
 use crate::warm::{BootSpec, TakenProcess, WarmProcess, WarmTarget};
@@ -84,7 +84,7 @@ pub(super) async fn begin(
         words.extend(tools.instruction().map(|instruction| format!("\n\n{instruction}")));
         exchange.begin_turn(tools);
     }
-    let Some(words) = line.say(&live.escape.text(&words), resumed) else {
+    let Some(words) = say(&mut line, live, &words, resumed, attempt.schema.as_ref()) else {
         return Err(failed(&provider.name, "it takes no turn").into());
     };
     running.limit(model.limits);
@@ -104,6 +104,7 @@ pub(super) async fn begin(
         standby: attempt.standby.clone(),
         deadline: None,
         shown: false,
+        has_schema: false,
         generate: None,
     })
 }

@@ -57,6 +57,7 @@ async fn ask(shared: &Arc<Shared>, models: &Models, model: &Model) -> Result<Str
         .await
         .map_err(|_busy| Failure::new(Category::Cancelled, "not probed: busy"))?;
     let attempt = AttemptRequest {
+        schema: None,
         turn: &turn,
         model: &model,
         models,

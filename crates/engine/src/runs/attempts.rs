@@ -2,6 +2,7 @@
 //!
 //! The decisions are made by [`crate::router`]; this module carries them out.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::attempt::events::Attempt;
 use crate::attempt::request::{AttemptRequest, BeginError};
 use crate::router::models::Models;
 use crate::router::{Candidate, Exposure, Failed, Next, Pass, Refused, Why, circuit_of, next};
-use crate::runs::structured::{AnswerCheck, StructuredOutput};
+use crate::runs::structured::{AnswerCheck, CheckTime, PreparedTurn, StructuredOutput};
 use crate::sandbox;
 use crate::schema::AnswerContract;
 use crate::session::resolve::ResolvedSession;
@@ -147,14 +148,19 @@ impl AttemptLoop {
 
     /// Whether text is not shown before the whole answer was checked.
     pub(crate) fn holds_text(&self, model: &Model) -> bool {
-        self.structured.is_some() && StructuredOutput::applies_to(model)
+        self.structured.is_some() && self.check_time(model) == CheckTime::BeforeShown
+    }
+
+    fn check_time(&self, model: &Model) -> CheckTime {
+        StructuredOutput::check_time(model, self.turn.shown)
     }
 
     /// Checks the form of an answer.
     pub(crate) fn check_answer(&mut self, model: &Model, answer: Answer, receipt: Option<&Receipt>) -> AnswerCheck {
+        let time = self.check_time(model);
         let Some(structured) = &mut self.structured else { return AnswerCheck::Accepted(answer) };
         let thread = self.thread.as_ref().filter(|_| model.backend.resumes());
-        structured.check(model, answer, thread.and_then(SessionThread::native_after_attempt), receipt)
+        structured.check(model, time, answer, thread.and_then(SessionThread::native_after_attempt), receipt)
     }
 
     /// Prepares the attempt that repairs an answer. It starts where the attempt with that answer ended.
@@ -241,9 +247,13 @@ impl AttemptLoop {
 
     async fn begin(&self, model: &Arc<Model>, permit: Permit) -> Result<Attempt, BeginError> {
         let another = self.at + 1 < self.candidates.len();
-        let turn = self.structured.as_ref().map(|structured| structured.prepare(&self.turn, model));
+        let prepared = match &self.structured {
+            Some(structured) => structured.prepare(&self.turn, model),
+            None => PreparedTurn { turn: Cow::Borrowed(&self.turn), schema: None },
+        };
         let attempt = AttemptRequest {
-            turn: turn.as_deref().unwrap_or(&self.turn),
+            turn: &prepared.turn,
+            schema: prepared.schema,
             model,
             models: &self.models,
             id: &self.attempt_id(),

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use trunkline_core::failure::{Category, Failure};
+use trunkline_core::model::Backend;
 use trunkline_core::near::near;
 use trunkline_core::turn::{OnDisconnect, Surface, Turn};
 use trunkline_store::KeyClaim;
@@ -13,7 +14,6 @@ use super::driver::RunDriver;
 use super::live::RunRegistration;
 use super::parked::{ParkedAttempt, TakenAttempt};
 use super::parked_calls::ToolResults;
-use super::structured::StructuredOutput;
 use super::waiting_client::PatienceDeadline;
 use crate::admission::Reserved;
 use crate::engine::Engine;
@@ -307,16 +307,17 @@ fn allowing_servers(turn: &Turn, candidates: Vec<Candidate>) -> Result<Vec<Candi
     Ok(candidates.into_iter().filter(|candidate| check_servers(turn, &candidate.model).is_ok()).collect())
 }
 
-/// Compiles the form of the answer, if a candidate may answer whose answers the gateway checks.
+/// Compiles the form of the answer. An upstream may know schemas that the gateway does not: its answers are not checked then, nor
+/// if it gives several.
 fn contract(turn: &Turn, candidates: &[Candidate]) -> Result<Option<Arc<AnswerContract>>, StartError> {
-    let Some(format) = &turn.answer_format else { return Ok(None) };
-    if !candidates.iter().any(|candidate| StructuredOutput::applies_to(&candidate.model)) {
-        return Ok(None);
+    let Some(format) = turn.answer_format.as_ref().filter(|_| turn.options.choices.is_none()) else { return Ok(None) };
+    match AnswerContract::compile(format) {
+        Ok(compiled) => Ok(Some(Arc::new(compiled))),
+        Err(_) if candidates.iter().all(|candidate| matches!(candidate.model.backend, Backend::Api(_))) => Ok(None),
+        Err(reason) => Err(StartError::InvalidMember {
+            code: "invalid_value",
+            message: format!("invalid schema in `{}`: {reason}", format.member),
+            member: format.member.to_owned(),
+        }),
     }
-    let compiled = AnswerContract::compile(format).map_err(|reason| StartError::InvalidMember {
-        code: "invalid_value",
-        message: format!("invalid schema in `{}`: {reason}", format.member),
-        member: format.member.to_owned(),
-    })?;
-    Ok(Some(Arc::new(compiled)))
 }

@@ -6,8 +6,8 @@
 //!    └──── correction ──┘ ──second invalid answer──▶ failure, or the best answer with a note (strict: false)
 //! ```
 //!
-//! An HTTP upstream has structured output of its own: it gets the request as the client sent it, and its answer is not
-//! checked. A repair turn is an attempt like any other: it continues the session of the answer if the provider keeps
+//! An HTTP upstream has structured output of its own: it gets the request as the client sent it. An answer that a client has
+//! seen while it was written cannot be repaired; it is checked at its end. A repair turn is an attempt like any other: it continues the session of the answer if the provider keeps
 //! sessions, and otherwise gets the conversation with the answer and the correction at its end.
 
 use std::borrow::Cow;
@@ -16,13 +16,17 @@ use std::sync::Arc;
 use trunkline_core::event::{Answer, Finish, Receipt, SessionId, Usage};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::model::{Backend, Model};
-use trunkline_core::turn::{Message, Role, Turn};
+use trunkline_core::turn::{AnswerTiming, Message, Role, Turn};
 
+use crate::attempt::request::NativeSchema;
 use crate::schema::{AnswerContract, Rejection, Verdict};
 use crate::session::SessionThread;
 
 /// Maximum length of an answer in the message of a failure.
 const MAX_REPORTED_ANSWER_BYTES: usize = 3000;
+
+/// Note about an answer that is not complete.
+const CUT_OFF_NOTE: &str = "the answer was cut off, so it does not match the schema";
 
 /// Structured output of a run.
 pub(crate) struct StructuredOutput {
@@ -43,6 +47,29 @@ struct Repair {
     session: Option<SessionId>,
 }
 
+impl Repair {
+    /// The session with the answer, if this model can continue it.
+    fn session_at(&self, model: &Model) -> Option<SessionId> {
+        self.session.clone().filter(|_| self.provider == model.backend.name())
+    }
+}
+
+/// A turn as a provider gets it.
+pub(crate) struct PreparedTurn<'a> {
+    pub(crate) turn: Cow<'a, Turn>,
+    /// Schema that is not in the messages of the turn.
+    pub(crate) schema: Option<NativeSchema>,
+}
+
+/// When an answer is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CheckTime {
+    /// Nothing is shown before the answer is valid.
+    BeforeShown,
+    /// The client has seen the answer as it came.
+    AfterShown,
+}
+
 /// Outcome of the check of an answer.
 pub(crate) enum AnswerCheck {
     /// The answer for the client.
@@ -57,33 +84,50 @@ impl StructuredOutput {
         Self { contract, repair: None, first_receipt: None }
     }
 
-    /// Whether the gateway checks the answers of a model.
-    pub(crate) fn applies_to(model: &Model) -> bool {
-        match &model.backend {
-            Backend::Program(_) | Backend::Agent(_) => true,
-            Backend::Api(_) => false,
+    /// When the answer of a model is checked. The stream of an upstream is passed on as it comes, as the client expects of it.
+    pub(crate) fn check_time(model: &Model, shown: AnswerTiming) -> CheckTime {
+        match (&model.backend, shown) {
+            (Backend::Api(_), AnswerTiming::AsItComes) => CheckTime::AfterShown,
+            (Backend::Api(_), AnswerTiming::AtTheEnd) | (Backend::Program(_) | Backend::Agent(_), _) => {
+                CheckTime::BeforeShown
+            }
         }
     }
 
     /// Returns the turn as the provider gets it.
-    pub(crate) fn prepare<'a>(&self, turn: &'a Turn, model: &Model) -> Cow<'a, Turn> {
-        if !Self::applies_to(model) {
-            return Cow::Borrowed(turn);
+    pub(crate) fn prepare<'a>(&self, turn: &'a Turn, model: &Model) -> PreparedTurn<'a> {
+        let schema = self.native_schema(model);
+        // An upstream gets the schema as the client sent it. It has ignored it if its answer must be repaired.
+        let instructed = match &model.backend {
+            Backend::Program(_) => schema.is_none(),
+            Backend::Agent(_) => true,
+            Backend::Api(_) => self.repair.is_some(),
+        };
+        if !instructed && self.repair.is_none() {
+            return PreparedTurn { turn: Cow::Borrowed(turn), schema };
         }
         let mut turn = turn.clone();
-        add_instruction(&mut turn.messages, &self.contract.instruction());
+        if instructed {
+            add_instruction(&mut turn.messages, &self.contract.instruction());
+        }
         if let Some(repair) = &self.repair {
             turn.messages.push(Message::new(Role::Assistant, repair.content.clone()));
             turn.messages.push(Message::new(Role::User, repair.correction.clone()));
-            turn.session = repair.session.clone().filter(|_| repair.provider == model.backend.name());
+            turn.session = repair.session_at(model);
         }
-        Cow::Owned(turn)
+        PreparedTurn { turn: Cow::Owned(turn), schema }
+    }
+
+    /// The schema for a CLI that passes it on to its model.
+    fn native_schema(&self, model: &Model) -> Option<NativeSchema> {
+        let text = self.contract.native(model.backend.program()?.schemas?)?;
+        let known = self.repair.as_ref().and_then(|repair| repair.session_at(model)).is_some();
+        Some(NativeSchema { text, instruction: (!known).then(|| self.contract.instruction()) })
     }
 
     /// Carries the session of the first answer over to the repair: a provider need not report it again.
     pub(crate) fn continue_session(&self, thread: &mut SessionThread, model: &Model) {
-        let repair = self.repair.as_ref().filter(|repair| repair.provider == model.backend.name());
-        if let Some(session) = repair.and_then(|repair| repair.session.clone()) {
+        if let Some(session) = self.repair.as_ref().and_then(|repair| repair.session_at(model)) {
             thread.set_native(session);
         }
     }
@@ -92,15 +136,19 @@ impl StructuredOutput {
     pub(crate) fn check(
         &mut self,
         model: &Model,
+        time: CheckTime,
         mut answer: Answer,
         session: Option<SessionId>,
         receipt: Option<&Receipt>,
     ) -> AnswerCheck {
         // A client calls its tools before it gets an answer.
-        if !Self::applies_to(model) || answer.finish == Finish::ToolCalls {
+        if answer.finish == Finish::ToolCalls {
             return AnswerCheck::Accepted(answer);
         }
         let verdict = self.contract.check(&answer.content);
+        if time == CheckTime::AfterShown {
+            return self.check_shown(verdict, answer);
+        }
         let earlier = self.repair.take();
         match &earlier {
             Some(earlier) => answer.usage = earlier.usage.plus(answer.usage),
@@ -114,7 +162,7 @@ impl StructuredOutput {
                 AnswerCheck::Accepted(Answer { content, ..answer })
             }
             (Verdict::Rejected(_), _) if answer.finish != Finish::Stop => {
-                answer.notes.push("the answer was cut off, so it does not match the schema".to_owned());
+                answer.notes.push(CUT_OFF_NOTE.to_owned());
                 AnswerCheck::Accepted(answer)
             }
             (Verdict::Rejected(rejection), None) => {
@@ -138,10 +186,24 @@ impl StructuredOutput {
                 if self.contract.is_strict() {
                     return AnswerCheck::Rejected(mismatch(&rejection, &content));
                 }
-                answer.notes.push(format!("the answer does not match the schema:\n{}", rejection.listed()));
+                answer.notes.push(mismatch_note(&rejection));
                 AnswerCheck::Accepted(Answer { content, ..answer })
             }
         }
+    }
+
+    /// Decides about an answer that the client has seen already.
+    fn check_shown(&self, verdict: Verdict, mut answer: Answer) -> AnswerCheck {
+        match verdict {
+            Verdict::Accepted(json) if json == answer.content.trim() => {}
+            Verdict::Accepted(_) => answer.notes.push("the answer has text around its JSON".to_owned()),
+            Verdict::Rejected(_) if answer.finish != Finish::Stop => answer.notes.push(CUT_OFF_NOTE.to_owned()),
+            Verdict::Rejected(rejection) if self.contract.is_strict() => {
+                return AnswerCheck::Rejected(mismatch(&rejection, &answer.content));
+            }
+            Verdict::Rejected(rejection) => answer.notes.push(mismatch_note(&rejection)),
+        }
+        AnswerCheck::Accepted(answer)
     }
 
     /// Returns the workspace to report: that of the first answer, unless the repair changed files.
@@ -161,6 +223,10 @@ fn add_instruction(messages: &mut Vec<Message>, instruction: &str) {
         }
         Some(_) | None => messages.push(Message::new(Role::User, instruction)),
     }
+}
+
+fn mismatch_note(rejection: &Rejection) -> String {
+    format!("the answer does not match the schema:\n{}", rejection.listed())
 }
 
 fn mismatch(rejection: &Rejection, answer: &str) -> Failure {

@@ -22,7 +22,7 @@ fn answer(content: &str) -> Answer {
 }
 
 fn check(output: &mut StructuredOutput, content: &str) -> AnswerCheck {
-    output.check(&model(), answer(content), Some(SessionId("s".into())), None)
+    output.check(&model(), CheckTime::BeforeShown, answer(content), Some(SessionId("s".into())), None)
 }
 
 fn accepted(check: AnswerCheck) -> Answer {
@@ -44,7 +44,7 @@ fn repaired_answer_has_the_usage_of_both_turns() {
     let AnswerCheck::Repair(failure) = check(&mut output, "{\"n\": \"one\"}") else { panic!("no repair") };
     assert_eq!(failure.category, Category::SchemaMismatch);
     let turn = Turn { messages: vec![Message::new(Role::User, "count")], ..Turn::default() };
-    let sent = output.prepare(&turn, &model());
+    let sent = output.prepare(&turn, &model()).turn;
     let texts: Vec<&str> = sent.messages.iter().map(|message| message.text.as_str()).collect();
     assert!(texts[0].starts_with("count\n\nAnswer with exactly one JSON value"), "{texts:?}");
     assert_eq!((texts.len(), texts[1], sent.session.as_ref().map(|id| &*id.0)), (3, "{\"n\": \"one\"}", Some("s")));
@@ -71,7 +71,7 @@ fn answer_that_never_matches_is_a_failure_only_if_strict() {
 fn calls_of_the_client_and_truncated_answers_are_not_repaired() {
     for finish in [Finish::ToolCalls, Finish::Length, Finish::ContentFilter] {
         let given = Answer { finish, ..answer("{\"n\":") };
-        let checked = accepted(output(true).check(&model(), given, None, None));
+        let checked = accepted(output(true).check(&model(), CheckTime::BeforeShown, given, None, None));
         assert_eq!((checked.content.as_str(), checked.notes.is_empty()), ("{\"n\":", finish == Finish::ToolCalls));
     }
 }
@@ -80,6 +80,44 @@ fn calls_of_the_client_and_truncated_answers_are_not_repaired() {
 fn instruction_follows_a_tool_result_as_a_message_of_its_own() {
     let messages = vec![Message::new(Role::User, "q"), Message::new(Role::Tool, "r"), Message::new(Role::System, "s")];
     let turn = Turn { messages, ..Turn::default() };
-    let sent = output(true).prepare(&turn, &model()).into_owned();
+    let sent = output(true).prepare(&turn, &model()).turn.into_owned();
     assert_eq!((sent.messages.len(), sent.messages[3].role, &*sent.messages[1].text), (4, Role::User, "r"));
+}
+
+#[test]
+fn cli_that_passes_schemas_on_gets_no_instruction_in_its_messages() {
+    let provider = trunkline_core::provider::built_in().remove("codex").unwrap();
+    let codex = Model::new("codex", Backend::Program(Arc::new(provider)), Path::new("/"));
+    let turn = Turn { messages: vec![Message::new(Role::User, "count")], ..Turn::default() };
+    let closed = json!({"type": "object", "properties": {}, "required": [], "additionalProperties": false});
+    for (schema, passed_on) in [(closed, true), (json!({"type": "object"}), false)] {
+        let format = AnswerFormat { shape: JsonShape::Schema(Json::from(&schema)), strict: true, member: "format" };
+        let mut output = StructuredOutput::new(Arc::new(AnswerContract::compile(&format).unwrap()));
+        let prepared = output.prepare(&turn, &codex);
+        assert_eq!(prepared.schema.as_ref().map(|schema| schema.text.clone()), passed_on.then(|| schema.to_string()));
+        assert_eq!(prepared.turn.messages[0].text == "count", passed_on);
+        let checked = output.check(&codex, CheckTime::BeforeShown, answer("prose"), Some(SessionId("s".into())), None);
+        assert!(matches!(checked, AnswerCheck::Repair(_)));
+        let repair = output.prepare(&turn, &codex);
+        let instruction = repair.schema.map(|schema| schema.instruction);
+        assert_eq!(instruction, passed_on.then_some(None), "the session knows the schema");
+    }
+}
+
+#[test]
+fn answer_that_was_shown_is_not_repaired() {
+    for (content, strict, accepted, notes) in [
+        ("{\"n\": 1}", true, true, 0),
+        ("It is {\"n\": 1}.", true, true, 1),
+        ("prose", false, true, 1),
+        ("prose", true, false, 0),
+    ] {
+        match output(strict).check(&model(), CheckTime::AfterShown, answer(content), None, None) {
+            AnswerCheck::Accepted(answer) => {
+                assert_eq!((accepted, answer.content.as_str(), answer.notes.len()), (true, content, notes));
+            }
+            AnswerCheck::Rejected(failure) => assert!(!accepted && failure.category == Category::SchemaMismatch),
+            AnswerCheck::Repair(failure) => panic!("{failure}"),
+        }
+    }
 }

@@ -21,6 +21,7 @@ mod wording;
 
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
+use trunkline_core::provider::SchemaRules;
 use trunkline_core::turn::{AnswerFormat, JsonShape};
 
 use cost::exceeds;
@@ -77,6 +78,14 @@ impl AnswerContract {
             }
         };
         Ok(Self { shape, strict: format.strict })
+    }
+
+    /// Returns the schema as a CLI with these rules passes it on to its model. None if the rules forbid it.
+    pub(crate) fn native(&self, rules: SchemaRules) -> Option<String> {
+        match &self.shape {
+            ContractShape::Object => None,
+            ContractShape::Schema { text, schema, .. } => rules.native(text, schema),
+        }
     }
 
     /// Whether an answer in another form is a failure of the run.

@@ -25,7 +25,7 @@ impl AnswerContract {
         };
         format!(
             "Your answer was not accepted. Problems:\n{}\n\nAnswer again, with {wanted} and nothing else: no prose before or \
-             after it, and no code fence. Do not use tools for this.",
+             after it, and no code fence. Do not repeat the work.",
             rejection.listed()
         )
     }

@@ -1,7 +1,9 @@
-//! Answers in the form that a client asked for, from models that know nothing of schemas.
+//! Answers in the form that a client asked for: from models that know nothing of schemas, through CLIs that pass them on, and
+//! from HTTP upstreams.
 
 use serde_json::{Value, json};
 
+use crate::fake_llm::{FakeLlm, stream, whole};
 use crate::http::{Reply, send_raw};
 use crate::test_gateway::TestGateway;
 
@@ -91,7 +93,7 @@ fn dialects(schema: &Value) -> Vec<Asked> {
             body: json!({"contents": [{"role": "user", "parts": [{"text": "How many?"}]}], "generationConfig":
                 {"responseMimeType": "application/json", "responseJsonSchema": schema}}),
             text: "/candidates/0/content/parts/0/text",
-            member: "generationConfig.responseSchema",
+            member: "generationConfig.responseJsonSchema",
         },
     ]
 }
@@ -184,6 +186,10 @@ fn hostile_schemas_are_a_bad_request_that_names_the_place_in_every_dialect() {
             assert!(reply.body.contains(place) && reply.body.contains(asked.member), "{}: {}", asked.path, reply.body);
         }
     }
+    let format = json!({"responseMimeType": "application/json", "responseSchema": {"type": "OBJECT", "minItems": "x"}});
+    let body = json!({"contents": [{"role": "user", "parts": [{"text": "?"}]}], "generationConfig": format});
+    let reply = post(&gateway, "/v1beta/models/m:generateContent", &body);
+    assert!(reply.status == 400 && reply.body.contains("generationConfig.responseSchema"), "{reply:?}");
     let looped = json!({"$ref": "#", "type": "object"});
     let reply = gateway.chat("How many?").with("response_format", chat_format(&looped, true)).send();
     assert_eq!(reply.content(), "{\"n\": 1}");
@@ -254,4 +260,145 @@ fn worktree_of_the_first_answer_is_reported_when_the_repair_changes_nothing() {
     assert_eq!(workspace["files_changed"], 1, "{answer}");
     let branch = workspace["branch"].as_str().unwrap();
     assert!(gateway.git(&["show", "--name-only", "--format=", branch]).contains("made-by-agent"));
+}
+
+/// A codex that records its arguments, its prompt and the schema, and answers.
+const RECORDING_CODEX: &str = r#"cat >"$seen/prompt"; : >"$seen/schema"; printf '%s ' "$@" >"$seen/arguments"
+while [ $# -gt 0 ]; do
+    if [ "$1" = --output-schema ]; then cat "$2" >"$seen/schema"; fi
+    shift
+done
+codex_answers '{\"n\": 1}'"#;
+
+#[test]
+fn cli_gets_the_schema_in_a_file_when_its_service_accepts_it() {
+    let gateway = TestGateway::new().cli("codex", RECORDING_CODEX).model("m", json!({"driver": "codex"})).start();
+    let ask = |schema: &Value| {
+        let reply = gateway.chat("How many?").with("response_format", chat_format(schema, true)).send();
+        assert_eq!(reply.content(), "{\"n\": 1}");
+        (gateway.read_note("schema"), gateway.read_note("prompt").contains("must match this JSON Schema"))
+    };
+    assert_eq!(ask(&schema()), (schema().to_string(), false));
+    // The service would refuse an object that may have other members.
+    let open = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    assert_eq!(ask(&open), (String::new(), true));
+    assert!(!gateway.read_note("arguments").contains("--output-schema"));
+}
+
+#[test]
+fn cli_gets_the_schema_as_an_argument_unless_it_is_too_long() {
+    let script = r#"cat >"$seen/prompt"; for argument; do printf '%s\n' "$argument"; done >"$seen/arguments"
+printf '{"type":"result","subtype":"success","is_error":false,"result":"{\\"n\\": 1}","session_id":"s"}\n'"#;
+    let gateway = TestGateway::new().cli("claude", script).model("m", json!({"driver": "claude"})).start();
+    for (length, is_argument) in [(10, true), (200_000, false)] {
+        let schema = json!({"type": "object", "properties": {"n": {"description": "x".repeat(length)}}});
+        let reply = gateway.chat("How many?").with("response_format", chat_format(&schema, true)).send();
+        assert_eq!(reply.content(), "{\"n\": 1}");
+        let arguments = gateway.read_note("arguments");
+        assert_eq!(arguments.contains(&format!("--json-schema\n{schema}\n")), is_argument, "{length}");
+        let prompt = gateway.read_note("prompt");
+        assert_eq!(prompt.contains(&schema.to_string()), !is_argument, "{length}");
+    }
+}
+
+#[test]
+fn answer_is_repaired_when_the_cli_itself_refuses_it() {
+    let script = r#"prompt=$(cat); session='"session_id":"3f0ac4de-3f3f-4c51-9d2b-0b9c4a1c7b11"'
+printf '{"type":"system","subtype":"init",%s}\n' "$session"
+case $prompt in
+*'was not accepted'*) printf '{"type":"result","subtype":"success","is_error":false,"result":"{\\"n\\": 1}",%s}\n' "$session" ;;
+*) printf '{"type":"assistant","message":{"id":"a","content":[{"type":"tool_use","id":"t","name":"StructuredOutput","input":{"n":"one"}}]},%s}\n' "$session"
+   printf '{"type":"result","subtype":"error_max_structured_output_retries","is_error":true,"errors":["no"],%s}\n' "$session"
+   exit 1 ;;
+esac"#;
+    let gateway = TestGateway::new().cli("claude", script).model("m", json!({"driver": "claude"})).start();
+    let answer = gateway.chat("How many?").with("response_format", chat_format(&schema(), true)).send().json();
+    assert_eq!(answer["choices"][0]["message"]["content"], "{\"n\": 1}", "{answer}");
+    let attempts = &answer["trunkline"]["attempts"];
+    assert_eq!(
+        (&attempts[0]["outcome"], &attempts[1]["outcome"]),
+        (&json!("schema_mismatch"), &json!("ok")),
+        "{answer}"
+    );
+    assert!(!answer.to_string().contains("StructuredOutput"), "{answer}");
+    let error = gateway.chat("How many?").send().error(422);
+    assert_eq!(error["code"], "schema_mismatch", "without a schema of the client: {error}");
+}
+
+fn upstream(service: &FakeLlm) -> TestGateway {
+    let file = format!(
+        "providers:\n- {{name: up, type: api, config: {{base_url: '{}/', model: gpt-x}}}}\nrouting: {{max_retries: 0}}\n",
+        service.url
+    );
+    TestGateway::new().config("router.yaml", &file).start()
+}
+
+fn says(content: &str) -> Value {
+    json!({"role": "assistant", "content": content})
+}
+
+#[test]
+fn answer_of_an_upstream_is_repaired_by_one_more_call() {
+    let service = FakeLlm::new([whole(says("I would say one."), "stop"), whole(says("```\n{\"n\": 1}\n```"), "stop")]);
+    let gateway = upstream(&service);
+    let format = chat_format(&schema(), true);
+    let reply = gateway.chat("How many?").model("up").with("response_format", format.clone()).send();
+    let answer = reply.json();
+    assert_eq!(reply.content(), "{\"n\": 1}", "{answer}");
+    assert_eq!((&answer["usage"]["prompt_tokens"], &answer["usage"]["completion_tokens"]), (&json!(14), &json!(6)));
+    let seen = service.seen();
+    let messages = |index: usize| seen[index].1["messages"].as_array().unwrap().clone();
+    assert_eq!(
+        messages(0),
+        [json!({"role": "user", "content": "How many?"})],
+        "the first call is as the client sent it"
+    );
+    assert_eq!((messages(1).len(), &messages(1)[1]["content"]), (3, &json!("I would say one.")));
+    assert!(messages(1)[2]["content"].as_str().unwrap().contains("the answer is not JSON"), "{seen:?}");
+    assert!(seen.iter().all(|(_, body)| body["response_format"] == format));
+}
+
+#[test]
+fn answer_of_an_upstream_that_never_matches_is_an_error_only_if_strict() {
+    let wrong = || whole(says("{\"n\": \"one\"}"), "stop");
+    let service = FakeLlm::new([wrong(), wrong(), wrong(), wrong()]);
+    let gateway = upstream(&service);
+    let ask =
+        |strict: bool| gateway.chat("?").model("up").with("response_format", chat_format(&schema(), strict)).send();
+    let error = ask(true).error(422);
+    assert!(error["code"] == "schema_mismatch" && error["detail"].as_str().unwrap().contains("/n: "), "{error}");
+    let best = ask(false);
+    assert_eq!(best.content(), "{\"n\": \"one\"}");
+    assert!(best.json()["trunkline"]["notes"].to_string().contains("does not match the schema"));
+    assert_eq!(service.seen().len(), 4);
+}
+
+#[test]
+fn stream_of_an_upstream_is_passed_on_and_checked_at_its_end() {
+    let wrong = || stream(&[json!({"content": "{\"n\": "}), json!({"content": "\"one\"}"})], "stop");
+    let right = stream(&[json!({"content": "{\"n\": "}), json!({"content": "1}"})], "stop");
+    let service = FakeLlm::new([right, wrong(), wrong()]);
+    let gateway = upstream(&service);
+    let ask = |strict: bool| {
+        gateway.chat("?").model("up").streamed().with("response_format", chat_format(&schema(), strict)).send()
+    };
+    let valid = ask(true);
+    assert_eq!((valid.streamed_text().as_str(), valid.is_done()), ("{\"n\": 1}", true));
+    let invalid = ask(true);
+    assert!(invalid.body.contains("schema_mismatch"), "{}", invalid.body);
+    let lenient = ask(false);
+    assert_eq!((lenient.streamed_text().as_str(), lenient.is_done()), ("{\"n\": \"one\"}", true));
+    assert_eq!(service.seen().len(), 3, "nothing is asked again");
+}
+
+#[test]
+fn upstream_decides_about_schemas_that_the_gateway_cannot_check() {
+    let service = FakeLlm::new([whole(says("one"), "stop"), whole(says("one"), "stop")]);
+    let gateway = upstream(&service);
+    let remote = json!({"type": "object", "properties": {"a": {"$ref": "https://example.org/s"}}});
+    let reply = gateway.chat("?").model("up").with("response_format", chat_format(&remote, true)).send();
+    assert_eq!(reply.content(), "one");
+    let several =
+        gateway.chat("?").model("up").with("n", 2).with("response_format", chat_format(&schema(), true)).send();
+    assert_eq!(several.content(), "one");
 }

@@ -8,7 +8,7 @@ use trunkline_core::limits::RunLimits;
 use trunkline_core::live::{LiveRecipe, ServerArguments};
 use trunkline_core::mcp_server::McpServer;
 use trunkline_core::prompt::Prompt;
-use trunkline_core::provider::{Arguments, Values};
+use trunkline_core::provider::{Arguments, Placeholder, Values};
 use trunkline_core::turn::OwnTools;
 use trunkline_core::vocabulary::{OutputForm, PromptDelivery, StopSignal};
 use trunkline_process::{ArgumentList, Environment, Spec};
@@ -41,6 +41,7 @@ impl Launch<'_> {
         prompt: &Prompt,
         program: PathBuf,
         compiled: Option<&Path>,
+        schema: Option<&str>,
         resources: &mut AttemptResources,
     ) -> Result<Spec, Failure> {
         let (model, turn) = (self.model, self.request.turn);
@@ -55,8 +56,13 @@ impl Launch<'_> {
             .enumerate()
             .map(|(index, image)| scratch.write(&format!("image-{index}.{}", image.extension), &image.bytes))
             .collect::<Result<_, _>>()?;
+        let in_file = self.provider.has_placeholder(Placeholder::SchemaFile);
+        let schema_file = schema.filter(|_| in_file).map(|text| scratch.write("schema.json", text.as_bytes()));
+        let schema_file = schema_file.transpose()?;
         let cwd_text = cwd.to_string_lossy();
         let mut values = self.values(&prompt.text, &cwd_text);
+        values.schema = schema;
+        values.schema_file = schema_file.as_deref();
         values.session = turn.session.as_ref().map(|session| &*session.0);
         values.system_file = system_file.as_deref();
         values.images = &images;
