@@ -16,8 +16,8 @@ const MAX_NAME_CHARS: usize = 100;
 
 /// The members of a dialect's requests. Members of objects have a path, such as `text.format`.
 pub(crate) struct MemberTable {
-    /// Place of the schema of an answer, for error messages.
-    pub(crate) schema: &'static str,
+    /// Places of the schema of an answer, for error messages. The first one in a request counts.
+    pub(crate) schema: &'static [&'static str],
     /// Members that the gateway uses, and members that have no effect on an answer by their nature, such as `user`.
     pub(crate) handled: &'static [&'static str],
     /// Options for a model, with their names in chat completions.
@@ -42,6 +42,13 @@ impl MemberTable {
             }
         }
         found
+    }
+
+    /// Place of the schema in a request with these members.
+    pub(crate) fn schema_place(&self, members: &[RequestMember]) -> &'static str {
+        let is_sent = |place: &&&str| members.iter().any(|member| camel_case(&member.name) == **place);
+        let sent = self.schema.iter().find(is_sent);
+        sent.or_else(|| self.schema.last()).copied().unwrap_or_default()
     }
 
     fn add(&self, found: &mut Vec<RequestMember>, name: String, value: &RawValue) {
@@ -123,7 +130,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
 
 /// `POST /v1/chat/completions`.
 pub(crate) const CHAT: MemberTable = MemberTable {
-    schema: "response_format.json_schema.schema",
+    schema: &["response_format.json_schema.schema"],
     handled: &[
         "model",
         "messages",
@@ -171,7 +178,7 @@ pub(crate) const CHAT: MemberTable = MemberTable {
 
 /// `POST /v1/completions`.
 pub(crate) const COMPLETIONS: MemberTable = MemberTable {
-    schema: "response_format",
+    schema: &["response_format"],
     handled: &[
         "model",
         "prompt",
@@ -201,7 +208,7 @@ pub(crate) const COMPLETIONS: MemberTable = MemberTable {
 
 /// `POST /v1/responses`.
 pub(crate) const RESPONSES: MemberTable = MemberTable {
-    schema: "text.format.schema",
+    schema: &["text.format.schema"],
     handled: &[
         "model",
         "input",
@@ -241,7 +248,7 @@ pub(crate) const RESPONSES: MemberTable = MemberTable {
 
 /// `POST /v1/messages`. `max_tokens` is required there, so it says nothing about the client's wishes.
 pub(crate) const MESSAGES: MemberTable = MemberTable {
-    schema: "output_config.format.schema",
+    schema: &["output_config.format.schema"],
     handled: &[
         "model",
         "messages",
@@ -268,7 +275,7 @@ pub(crate) const MESSAGES: MemberTable = MemberTable {
 
 /// `POST /api/chat` and `POST /api/generate`.
 pub(crate) const OLLAMA: MemberTable = MemberTable {
-    schema: "format",
+    schema: &["format"],
     handled: &["model", "messages", "prompt", "system", "images", "raw", "stream", "think", "keep_alive"],
     options: &[
         ("format", "response_format"),
@@ -291,7 +298,7 @@ pub(crate) const OLLAMA: MemberTable = MemberTable {
 
 /// `:generateContent` and `:streamGenerateContent`.
 pub(crate) const GEMINI: MemberTable = MemberTable {
-    schema: "generationConfig.responseSchema",
+    schema: &["generationConfig.responseJsonSchema", "generationConfig.responseSchema"],
     handled: &[
         "contents",
         "systemInstruction",

@@ -152,8 +152,8 @@ async fn exchange<T: Dialect, D: Door>(app: &Arc<App<D>>, head: &Parts, body: Bo
         return response;
     }
     let Asked { mut turn, delivery, format } = T::read(app, head, &body).await?;
-    turn.answer_format = answer_format(&turn.options, T::MEMBERS.schema)?;
     turn.members.extend(T::MEMBERS.read(&body));
+    turn.answer_format = answer_format(&turn.options, T::MEMBERS.schema_place(&turn.members))?;
     let key = admission::idempotency_key(&head.headers, T::target(head), &body)?;
     let identity = key.is_none().then(|| RequestIdentity::new(head, &body));
     drop(body);
