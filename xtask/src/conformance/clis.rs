@@ -30,6 +30,10 @@ pub(crate) struct CliUnderTest {
     pub(crate) uncertain: &'static [&'static str],
     pub(crate) client_calls: ClientCalls,
     pub(crate) large_result: LargeResult,
+    /// How the model gets the schema of an answer from a process for one turn.
+    pub(crate) schemas_cold: SchemaDelivery,
+    /// … from a warm process, and from one with tools of the client.
+    pub(crate) schemas_live: SchemaDelivery,
     /// Tools that the CLI offers even if its own tools are off.
     pub(crate) own_tools_left: &'static [&'static str],
     /// Timeout of the model in the case `stall`: longer than the CLI needs for its first call of the model.
@@ -57,6 +61,17 @@ pub(crate) enum LargeResult {
     Cut,
     /// The path of a file with the whole text.
     File,
+}
+
+/// How a model gets the schema of its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SchemaDelivery {
+    /// In the prompt.
+    Instruction,
+    /// As the format of the answer, in the request to the model.
+    Format,
+    /// As a tool of the CLI, with this name.
+    Tool(&'static str),
 }
 
 const WHOLE_MESSAGES: &[(&str, &str)] = &[("deltas", "This CLI prints a message only when it is complete.")];
@@ -95,6 +110,8 @@ pub(crate) const ALL: [CliUnderTest; 5] = [
         uncertain: &[],
         client_calls: ClientCalls::Together,
         large_result: LargeResult::File,
+        schemas_cold: SchemaDelivery::Tool("StructuredOutput"),
+        schemas_live: SchemaDelivery::Instruction,
         own_tools_left: &["DeferredToolPlaceholder"],
         stall_limit: "12s",
         cannot: &[],
@@ -128,6 +145,8 @@ pub(crate) const ALL: [CliUnderTest; 5] = [
         uncertain: &["create_goal", "get_goal", "update_goal"],
         client_calls: ClientCalls::Together,
         large_result: LargeResult::Cut,
+        schemas_cold: SchemaDelivery::Format,
+        schemas_live: SchemaDelivery::Format,
         own_tools_left: &["apply_patch", "request_user_input", "view_image"],
         stall_limit: "8s",
         cannot: WHOLE_MESSAGES,
@@ -153,6 +172,8 @@ pub(crate) const ALL: [CliUnderTest; 5] = [
         uncertain: &[],
         client_calls: ClientCalls::OneByOne,
         large_result: LargeResult::Whole,
+        schemas_cold: SchemaDelivery::Instruction,
+        schemas_live: SchemaDelivery::Instruction,
         own_tools_left: &[],
         stall_limit: "25s",
         cannot: GEMINI_LIMITS,
@@ -182,6 +203,8 @@ pub(crate) const ALL: [CliUnderTest; 5] = [
         uncertain: &[],
         client_calls: ClientCalls::OneByOne,
         large_result: LargeResult::File,
+        schemas_cold: SchemaDelivery::Tool("structured_output"),
+        schemas_live: SchemaDelivery::Instruction,
         own_tools_left: &[],
         stall_limit: "25s",
         cannot: ONE_CALL_AT_A_TIME,
@@ -218,6 +241,8 @@ pub(crate) const ALL: [CliUnderTest; 5] = [
         uncertain: &[],
         client_calls: ClientCalls::Together,
         large_result: LargeResult::File,
+        schemas_cold: SchemaDelivery::Instruction,
+        schemas_live: SchemaDelivery::Instruction,
         own_tools_left: &[],
         stall_limit: "40s",
         cannot: WHOLE_MESSAGES,

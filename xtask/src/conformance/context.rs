@@ -1,5 +1,6 @@
 //! Context of a running case: requests to its model, its tap, a transcript for failures, and assertions.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -7,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use super::cases::ConformanceCase;
+use super::environment::TrunklineChild;
 use super::http::{HttpMessage, SentHttpRequest};
 use super::tap::{Tap, TappedCall};
 use super::world::{ConformanceWorld, KEYS};
@@ -83,7 +85,33 @@ impl<'a> CaseContext<'a> {
         self.send("", members, &[])?.reply().inspect(|reply| self.note_reply(reply))
     }
 
+    /// As [`request`](Self::request), to a gateway of this case.
+    pub(crate) fn request_at(&self, gateway: &TrunklineChild, members: &Value) -> Result<HttpMessage> {
+        let pending = self.send_to(gateway.address, "", members, &[])?;
+        pending.reply().inspect(|reply| self.note_reply(reply))
+    }
+
+    /// Starts a gateway for this case alone. It finds the state that an earlier one has left.
+    pub(crate) fn own_gateway(&self) -> Result<TrunklineChild> {
+        self.world.own_gateway(self.case, &self.tap, &self.own_marker())
+    }
+
+    /// In the environment of every process that a gateway of this case starts.
+    pub(crate) fn own_marker(&self) -> String {
+        format!("{}-own", self.marker)
+    }
+
     fn send(&self, prompt: &str, more: &Value, headers: &[(&str, &str)]) -> Result<SentHttpRequest> {
+        self.send_to(self.world.gateway.address, prompt, more, headers)
+    }
+
+    fn send_to(
+        &self,
+        gateway: SocketAddr,
+        prompt: &str,
+        more: &Value,
+        headers: &[(&str, &str)],
+    ) -> Result<SentHttpRequest> {
         let mut body = json!({"model": self.case.name, "messages": [{"role": "user", "content": prompt}]});
         for (key, value) in more.as_object().into_iter().flatten() {
             body[key] = value.clone();
@@ -94,7 +122,7 @@ impl<'a> CaseContext<'a> {
             headers.push(("x-api-key", KEYS[0]));
         }
         self.note(format!("> POST /v1/chat/completions {headers:?}\n{}", truncate(&body)));
-        SentHttpRequest::post(self.world.gateway.address, "/v1/chat/completions", &headers, &body)
+        SentHttpRequest::post(gateway, "/v1/chat/completions", &headers, &body)
     }
 
     fn note_reply(&self, reply: &HttpMessage) {

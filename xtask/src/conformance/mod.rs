@@ -82,6 +82,8 @@ impl ConformanceArgs {
         let clis = select("CLI", &self.only, &clis::ALL, |cli: &CliUnderTest| cli.name)?;
         let mut cases = select("case", &self.cases, &cases::ALL, |case: &ConformanceCase| case.name)?;
         cases.retain(|case| !(self.short && case.full_only));
+        let (waiting, cases): (Vec<_>, Vec<_>) =
+            cases.into_iter().partition(|case| case.schedule == CaseSchedule::AllClis);
         build("trunkline")?;
         let ConformanceTools { installed, sources, target } = ConformanceTools::new(self.latest)?;
         // Not below a folder for temporary files: every run may write there, and the sandbox would not be tested.
@@ -93,11 +95,16 @@ impl ConformanceArgs {
         let mut table =
             ConformanceTable { clis: Vec::new(), rows: rows(&cases), notes: Vec::new(), took: began.elapsed() };
         let modes = self.way.map_or_else(|| vec![ConformanceMode::Cold, ConformanceMode::Warm], |mode| vec![mode]);
-        for (cli, mode) in clis.into_iter().flat_map(|cli| modes.iter().map(move |mode| (cli, *mode))) {
+        let columns: Vec<_> = clis.into_iter().flat_map(|cli| modes.iter().map(move |mode| (cli, *mode))).collect();
+        for (cli, mode) in columns.iter().copied() {
             let version = installed.version(cli)?;
             let shown = mode.title(cli.name);
             eprintln!("{shown} {version}");
             let own = folder.path().join(shown.replace(' ', "-"));
+            table.clis.push((shown.clone(), version.clone()));
+            if cases.is_empty() {
+                continue;
+            }
             let start = |cases: &[&'static ConformanceCase], folder: &Path| {
                 ConformanceWorld::start(cli, mode, cases, &installed, &binary, mock.address, folder)
             };
@@ -127,7 +134,14 @@ impl ConformanceArgs {
                 let mark = if self.latest { '!' } else { '✗' };
                 table.notes.push(format!("{mark} {shown} {version} printed unknown events: {unknown}"));
             }
-            table.clis.push((shown, version));
+        }
+        if !waiting.is_empty() {
+            let start = |cli: &'static CliUnderTest, mode: ConformanceMode| {
+                let own = folder.path().join(format!("{}.waiting", mode.title(cli.name).replace(' ', "-")));
+                ConformanceWorld::start(cli, mode, &waiting, &installed, &binary, mock.address, &own)
+            };
+            let worlds = columns.iter().map(|(cli, mode)| start(cli, *mode)).collect::<Result<Vec<_>>>()?;
+            table.rows.extend(run_with_all_clis(&worlds, &waiting));
         }
         if self.cases.is_empty() {
             table.notes.push(run_sdks(&sources, &target, &binary, folder.path())?);
@@ -218,6 +232,19 @@ fn run_cases(world: &ConformanceWorld, cases: &[&'static ConformanceCase]) -> Ve
     of(CaseSchedule::Alone).for_each(run);
     let outcomes = outcomes.into_inner().expect("cases do not panic");
     outcomes.into_iter().map(|outcome| outcome.expect("every case ran")).collect()
+}
+
+/// Runs cases that wait for minutes, with all CLIs at the same time. Returns a row for each case.
+fn run_with_all_clis(worlds: &[ConformanceWorld], cases: &[&'static ConformanceCase]) -> Vec<ConformanceRow> {
+    let mut rows = rows(cases);
+    for (row, case) in rows.iter_mut().zip(cases) {
+        eprintln!("{} with all CLIs", case.name);
+        row.outcomes = thread::scope(|scope| {
+            let running: Vec<_> = worlds.iter().map(|world| scope.spawn(move || run_case(world, case))).collect();
+            running.into_iter().map(|case| case.join().expect("cases do not panic")).collect()
+        });
+    }
+    rows
 }
 
 fn next<T>(queue: &Mutex<impl Iterator<Item = T>>) -> Option<T> {

@@ -42,6 +42,14 @@ impl ConformanceMode {
             Self::Warm => format!("{cli} warm"),
         }
     }
+
+    /// Arguments of the gateway.
+    fn args(self) -> &'static [&'static str] {
+        match self {
+            Self::Cold => &["--warm", "0", "--warm-memory", "0"],
+            Self::Warm => &["--warm", "64", "--warm-memory", "65536"],
+        }
+    }
 }
 
 pub(crate) struct ConformanceWorld {
@@ -52,8 +60,9 @@ pub(crate) struct ConformanceWorld {
     pub(crate) gateway: TrunklineChild,
     /// MCP server that some cases give to the CLI.
     pub(crate) harbour: HarbourServer,
-    /// Repository shared by the cases.
-    repo: PathBuf,
+    environment: CliEnvironment,
+    /// The trunkline program.
+    binary: PathBuf,
     /// Repositories of the cases that have their own, by case name.
     own_repos: Vec<(&'static str, PathBuf)>,
     /// Environment variables of the CLI when it is started by hand.
@@ -93,23 +102,28 @@ impl ConformanceWorld {
             models.insert(case.name.to_owned(), model);
             taps.push((case.name, tap));
         }
-        let args = match mode {
-            ConformanceMode::Cold => ["--warm", "0", "--warm-memory", "0"],
-            ConformanceMode::Warm => ["--warm", "64", "--warm-memory", "65536"],
-        };
-        let gateway = environment.gateway(binary, "", &Value::Object(models), &KEYS, &args)?;
+        let gateway = environment.gateway(binary, "", &Value::Object(models), &KEYS, mode.args())?;
         let warm = cases.iter().filter(|case| mode == ConformanceMode::Warm && !in_worktree(cli, case));
         // Wait for the processes of all cases: the counters do not tell which cases they belong to.
         let started: u64 = warm.clone().map(|case| case.warm_processes).sum();
         let ready = warm.filter(|case| cli.why_not(mode, case.name).is_none()).map(|case| case.warm_processes).sum();
         let by_hand = environment.variables_by_hand(&files)?;
-        let world = Self { cli, mode, ready, gateway, harbour, repo: environment.repo, own_repos, by_hand, taps };
+        let binary = binary.to_owned();
+        let world = Self { cli, mode, ready, gateway, harbour, environment, binary, own_repos, by_hand, taps };
         wait_until(BOOT_TIMEOUT, "all warm processes have started", || {
             let warm = world.warm_counts().ok()?;
             let done = [&warm["boots"], &warm["failed_boots"]].iter().filter_map(|count| count.as_u64()).sum::<u64>();
             (done >= started).then_some(())
         })?;
         Ok(world)
+    }
+
+    /// Starts a gateway with the model of one case only.
+    pub(crate) fn own_gateway(&self, case: &ConformanceCase, tap: &Tap, marker: &str) -> Result<TrunklineChild> {
+        let mut model = self.cli.model(tap.address, marker, &(case.model)(self.cli));
+        model["repoPath"] = json!(self.repo(case));
+        let models = json!({case.name: model});
+        self.environment.gateway(&self.binary, &format!("own-{}", case.name), &models, &KEYS, self.mode.args())
     }
 
     /// Reason why a case does not apply to this CLI in this mode.
@@ -141,7 +155,7 @@ impl ConformanceWorld {
 
     pub(crate) fn repo(&self, case: &ConformanceCase) -> &Path {
         let own = self.own_repos.iter().find(|(name, _)| *name == case.name);
-        own.map_or(&self.repo, |(_, repo)| repo)
+        own.map_or(&self.environment.repo, |(_, repo)| repo)
     }
 
     pub(crate) fn tap(&self, case: &ConformanceCase) -> &Tap {

@@ -2,11 +2,15 @@
 //! a trigger in `conformance/scenarios.json`, and its model has the name of the case.
 
 mod answers;
+mod conversation;
 mod faults;
 mod mcp_servers;
+mod parked;
 mod permits;
+mod schemas;
 mod secrets;
 mod setup;
+mod tool_choice;
 mod tools;
 mod work;
 
@@ -45,6 +49,8 @@ pub(crate) enum CaseSchedule {
     Waits,
     /// Alone, because it uses the whole machine.
     Alone,
+    /// After all others, with all CLIs at the same time, because it waits for minutes.
+    AllClis,
 }
 
 impl ConformanceCase {
@@ -99,7 +105,7 @@ const READ: fn(&CliUnderTest) -> Value = |_| json!({"permissions": "read"});
 
 const WORKTREE: fn(&CliUnderTest) -> Value = |_| json!({"worktree": true});
 
-pub(crate) static ALL: [ConformanceCase; 40] = [
+pub(crate) static ALL: [ConformanceCase; 49] = [
     ConformanceCase::new("whole", "whole answer", answers::whole).at(CaseSchedule::First),
     ConformanceCase::new("streamed", "streamed answer", answers::streamed),
     ConformanceCase::new("deltas", "streamed while the model generates", answers::deltas),
@@ -164,4 +170,30 @@ pub(crate) static ALL: [ConformanceCase; 40] = [
     ConformanceCase::new("mcp-request", "MCP server of a request, limited to one tool", mcp_servers::of_request)
         .with(mcp_servers::ALLOWED)
         .on(0),
+    ConformanceCase::new(
+        "tool-required",
+        "`tool_choice: required`: told once more, then obeyed",
+        tool_choice::required,
+    )
+    .on(0),
+    ConformanceCase::new("tool-in-vain", "`tool_choice: required`: never obeyed", tool_choice::required_in_vain)
+        .on(0)
+        .full_only(),
+    ConformanceCase::new("tool-named", "`tool_choice` names a tool: only that one", tool_choice::named)
+        .on(0)
+        .full_only(),
+    ConformanceCase::new(
+        "tool-restart",
+        "gateway killed while parked: results start a new turn",
+        parked::restarted_gateway,
+    )
+    .on(0),
+    ConformanceCase::new("tool-parked", "client tool: result after six minutes", parked::long_wait)
+        .on(0)
+        .full_only()
+        .at(CaseSchedule::AllClis),
+    ConformanceCase::new("schema", "answer with a schema", schemas::obeyed),
+    ConformanceCase::new("schema-repaired", "answer with a schema: broken, then repaired", schemas::repaired),
+    ConformanceCase::new("schema-never", "answer with a schema: never obeyed → 422", schemas::never_obeyed).full_only(),
+    ConformanceCase::new("schema-tools", "answer with a schema after a client tool", schemas::with_tools).on(0),
 ];

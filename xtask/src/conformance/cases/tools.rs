@@ -1,134 +1,22 @@
 //! Cases about tools of the client: the CLI calls them, the answer ends with the calls, and the next request continues the
 //! same turn with the results.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use super::conversation::{Conversation, started, tool, user, weather};
 use crate::conformance::clis::{ClientCalls, LargeResult};
 use crate::conformance::context::{CaseContext, content, equal, holds};
-use crate::conformance::http::{HttpMessage, SentHttpRequest};
+use crate::conformance::http::SentHttpRequest;
 use crate::conformance::observe::{MarkedProcess, exists, processes, wait_until};
 use crate::conformance::world::{ConformanceMode, KEYS};
 
-/// Limit for a process to be ready for the next conversation.
-const READY_TIMEOUT: Duration = Duration::from_secs(120);
-
 /// Limit for the processes of a cancelled run to end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// A conversation of a client that offers tools.
-struct Conversation<'a> {
-    context: &'a CaseContext<'a>,
-    tools: Value,
-    messages: Vec<Value>,
-    /// Calls of the model before the conversation.
-    calls_before: usize,
-}
-
-/// Call of a client tool.
-#[derive(Debug, Clone, PartialEq)]
-struct ClientToolCall {
-    id: String,
-    name: String,
-    arguments: Value,
-}
-
-impl<'a> Conversation<'a> {
-    /// In warm mode the conversation must run on a process that is ready for it.
-    fn new(context: &'a CaseContext<'a>, tools: Value, prompt: &str) -> Result<Self> {
-        if context.world.mode == ConformanceMode::Warm {
-            let earlier = context.request(&json!({"tools": tools, "messages": user("Only nod.")}))?;
-            equal("the answer before the case", content(&earlier)?.as_str(), "I nod.")?;
-            wait_until(READY_TIMEOUT, "a process is ready", || (!ready(context).is_empty()).then_some(()))?;
-        }
-        Ok(Self { context, tools, messages: user(prompt), calls_before: context.tap.calls().len() })
-    }
-
-    fn ask(&self) -> Result<HttpMessage> {
-        self.context.request(&json!({"tools": self.tools, "messages": self.messages}))
-    }
-
-    /// Asks, and returns the calls with which the answer ends.
-    fn calls(&mut self) -> Result<Vec<ClientToolCall>> {
-        let reply = self.ask()?;
-        let body = reply.json();
-        let choice = &body["choices"][0];
-        if choice["finish_reason"] != "tool_calls" {
-            bail!("status {}, finish_reason {}: {}", reply.status(), choice["finish_reason"], reply.text());
-        }
-        self.messages.push(choice["message"].clone());
-        let calls = choice["message"]["tool_calls"].as_array().context("no calls")?;
-        calls.iter().map(ClientToolCall::read).collect()
-    }
-
-    /// The only call with which the answer ends.
-    fn call(&mut self) -> Result<ClientToolCall> {
-        let mut calls = self.calls()?;
-        equal("calls in the answer", calls.len(), 1)?;
-        Ok(calls.remove(0))
-    }
-
-    fn give(&mut self, call: &ClientToolCall, result: &str) {
-        self.messages.push(json!({"role": "tool", "tool_call_id": call.id, "content": result}));
-    }
-
-    /// Asks for the end of the turn: its text, after this number of calls of the model, in the process of the first one.
-    fn ends(&self, text: &str, model_calls: usize) -> Result<()> {
-        equal("the answer", content(&self.ask()?)?.as_str(), text)?;
-        self.check_model_calls(model_calls)?;
-        let started = started(self.context);
-        match self.context.world.mode {
-            ConformanceMode::Cold => equal("processes of the conversation", started.len(), 1),
-            ConformanceMode::Warm => {
-                equal("processes of both conversations", started.len(), 2)?;
-                holds("the process was ready before", ready(self.context).contains(&started[1]))
-            }
-        }
-    }
-
-    /// Fails unless the model was called this number of times. Qwen Code may make one more call on its own, with the same tools.
-    fn check_model_calls(&self, expected: usize) -> Result<()> {
-        let (calls, more) = (self.model_calls(), usize::from(self.context.world.cli.name == "qwen"));
-        holds(&format!("the model was called {expected} times: {calls}"), (expected..=expected + more).contains(&calls))
-    }
-
-    fn model_calls(&self) -> usize {
-        // Calls that a CLI makes on its own, such as for a title, offer no tools.
-        let calls = self.context.tap.calls();
-        calls[self.calls_before..].iter().filter(|call| !call.tools().is_empty()).count()
-    }
-
-    /// Fails unless the last request to the model contains the text of a result.
-    fn model_receives(&self, result: &str) -> Result<()> {
-        let calls = self.context.tap.calls();
-        holds("the model receives the result", calls.last().is_some_and(|call| call.contains(result)))
-    }
-
-    /// Names of the tools in the first request to the model.
-    fn offered(&self) -> Result<BTreeSet<String>> {
-        let calls = self.context.tap.calls();
-        Ok(calls.get(self.calls_before).context("no call of the model")?.tools())
-    }
-}
-
-impl ClientToolCall {
-    fn read(call: &Value) -> Result<Self> {
-        let text = |value: &Value| value.as_str().map(str::to_owned).with_context(|| format!("no text in {call}"));
-        let function = &call["function"];
-        let arguments = serde_json::from_str(&text(&function["arguments"])?)?;
-        Ok(Self { id: text(&call["id"])?, name: text(&function["name"])?, arguments })
-    }
-
-    /// Fails unless this is a call of `name` with these arguments.
-    fn is(&self, name: &str, arguments: &Value) -> Result<()> {
-        equal("the call", (self.name.as_str(), &self.arguments), (name, arguments))
-    }
-}
 
 pub(super) fn one_call(context: &CaseContext<'_>) -> Result<()> {
     let mut talk = Conversation::new(context, weather(), "Look at the sky over Bergen.")?;
@@ -321,39 +209,6 @@ pub(super) fn own_tools_off(context: &CaseContext<'_>) -> Result<()> {
     offered.retain(|name| !name.ends_with("weather"));
     let left = context.world.cli.own_tools_left.iter().map(|name| (*name).to_owned()).collect();
     equal("tools that are not the client's", offered, left)
-}
-
-fn weather() -> Value {
-    let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
-    json!([tool("weather", &schema)])
-}
-
-fn tool(name: &str, schema: &Value) -> Value {
-    let function = json!({"name": name, "description": "An instrument of the client.", "parameters": schema});
-    json!({"type": "function", "function": function})
-}
-
-fn user(prompt: &str) -> Vec<Value> {
-    vec![json!({"role": "user", "content": prompt})]
-}
-
-/// Processes that conversations of this case were started on, in order.
-fn started(context: &CaseContext<'_>) -> Vec<u32> {
-    let model = format!("model=\"{}\"", context.case.name);
-    pids(context, &["started with tools of the client", &model])
-}
-
-/// Processes of this case that were made ready before a conversation, whether they are used or not.
-fn ready(context: &CaseContext<'_>) -> Vec<u32> {
-    let marked: Vec<u32> = processes(&context.marker).iter().map(|process| process.pid).collect();
-    pids(context, &["warm process is ready"]).into_iter().filter(|pid| marked.contains(pid)).collect()
-}
-
-/// The processes in the lines of the gateway's log that contain these texts.
-fn pids(context: &CaseContext<'_>, texts: &[&str]) -> Vec<u32> {
-    let log = context.world.gateway.log();
-    let lines = log.lines().filter(|line| texts.iter().all(|text| line.contains(text)));
-    lines.filter_map(|line| line.split_once(" pid=")?.1.split(' ').next()?.parse().ok()).collect()
 }
 
 /// Absolute paths in a text.
