@@ -175,7 +175,8 @@ pub(crate) static ALL: [ConformanceCase; 49] = [
         "`tool_choice: required`: told once more, then obeyed",
         tool_choice::required,
     )
-    .on(0),
+    .on(0)
+    .full_only(),
     ConformanceCase::new("tool-in-vain", "`tool_choice: required`: never obeyed", tool_choice::required_in_vain)
         .on(0)
         .full_only(),
