@@ -80,11 +80,18 @@ pub(super) struct ClaudeParser {
     /// Error class of the last synthetic message.
     error_class: Option<String>,
     resets_at: Option<i64>,
-    /// Id and arguments of an answer with a schema, if it was the last call. The CLI may have refused it.
-    structured: Option<(String, String)>,
+    /// Answer with a schema, if it was the last call. The CLI may have refused it.
+    structured: Option<Box<StructuredAnswer>>,
     /// Tokens of the previous messages; id and tokens of the current one.
     counted: Usage,
     counting: (Option<String>, Usage),
+}
+
+/// Call of the tool for an answer with a schema.
+#[derive(Debug)]
+struct StructuredAnswer {
+    id: String,
+    json: String,
 }
 
 impl ClaudeParser {
@@ -212,7 +219,8 @@ impl ClaudeParser {
                 "thinking" => self.complete_reasoning(field("thinking"), transcript),
                 "tool_use" if field("name") == self.flavour.answer_tool() => {
                     let input = block.get("input").map(Value::to_owned).unwrap_or_default();
-                    self.structured = Some((field("id").to_owned(), input.to_string()));
+                    self.structured =
+                        Some(Box::new(StructuredAnswer { id: field("id").to_owned(), json: input.to_string() }));
                 }
                 "tool_use" | "server_tool_use" => {
                     self.structured = None;
@@ -344,7 +352,7 @@ impl ClaudeParser {
             transcript.completed = false;
             let mut error = self.error_of_result(value);
             if self.lacks_structured_output(value) {
-                transcript.answer = self.structured.take().map(|(_, input)| input);
+                transcript.answer = self.structured.take().map(|answer| answer.json);
                 error.category = Some(Category::SchemaMismatch);
             }
             transcript.error = Some(error);
@@ -382,7 +390,7 @@ impl ClaudeParser {
                 continue;
             }
             let id = field("tool_use_id");
-            if self.structured.as_ref().is_none_or(|(structured, _)| structured != id) {
+            if self.structured.as_ref().is_none_or(|answer| answer.id != id) {
                 let output = block.get("content").and_then(text_of).unwrap_or_default();
                 let failed = block.get("is_error").and_then(Value::as_bool).unwrap_or(false);
                 transcript.tool_finished(id, &output, !failed);
