@@ -94,7 +94,8 @@ async fn serve(socket: TcpStream, ports: ToolPorts) {
         async move { Ok::<_, Infallible>(respond(request, &ports).await) }
     });
     let mut server = http1::Builder::new();
-    let connection = server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    // A connection that is kept is closed after the timeout, perhaps just when the CLI uses it for a call, which then fails.
+    let connection = server.keep_alive(false).timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
     if let Err(error) = connection.serve_connection(TokioIo::new(socket), answer).await {
         tracing::debug!(%error, "connection for calls of tools closed");
     }

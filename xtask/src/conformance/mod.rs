@@ -241,7 +241,7 @@ fn run_with_all_clis(worlds: &[ConformanceWorld], cases: &[&'static ConformanceC
     for (row, case) in rows.iter_mut().zip(cases) {
         eprintln!("{} with all CLIs", case.name);
         row.outcomes = thread::scope(|scope| {
-            let start = |world: &'_ ConformanceWorld| {
+            let running = worlds.iter().map(|world| {
                 let running = scope.spawn(move || run_case(world, case));
                 let tap = world.tap(case);
                 let waited = observe::wait_until(CASE_TIMEOUT, "the CLI has called the model", || {
@@ -249,8 +249,8 @@ fn run_with_all_clis(worlds: &[ConformanceWorld], cases: &[&'static ConformanceC
                 });
                 waited.expect("the timeout of each request is shorter");
                 running
-            };
-            let running: Vec<_> = worlds.iter().map(start).collect();
+            });
+            let running: Vec<_> = running.collect();
             running.into_iter().map(|case| case.join().expect("cases do not panic")).collect()
         });
     }
