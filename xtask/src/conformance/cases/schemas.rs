@@ -160,14 +160,12 @@ fn delivered(call: &TappedCall, delivery: SchemaDelivery, property: &str) -> Res
         SchemaDelivery::Tool(name) => {
             holds("the prompt has no instruction", !in_prompt)?;
             let tools = request["tools"].as_array().into_iter().flatten();
-            let parameters = tools.filter_map(|tool| {
-                let function = if tool["function"].is_object() { &tool["function"] } else { tool };
-                (function["name"] == name).then(|| match &function["input_schema"] {
-                    Value::Null => function["parameters"].clone(),
-                    schema => schema.clone(),
-                })
-            });
-            let Some(parameters) = parameters.last() else { bail!("the model is not offered {name}") };
+            let functions = tools.map(|tool| if tool["function"].is_object() { &tool["function"] } else { tool });
+            let Some(function) = { functions }.find(|function| function["name"] == name) else {
+                bail!("the model is not offered {name}");
+            };
+            let has_input = function["input_schema"].is_object();
+            let parameters = if has_input { &function["input_schema"] } else { &function["parameters"] };
             equal("the property of the tool", parameters["properties"][property]["type"].as_str(), Some("integer"))
         }
     }
