@@ -120,7 +120,14 @@ impl LabCase {
             Self::Tools => vec![format!("Ask the relay in the matter of {word}, and report.")],
             Self::Schema => vec![format!("Describe the lighthouse in the matter of {word}.")],
             Self::Edit => vec![format!("Change the colour of the lighthouse in README.md in the matter of {word}.")],
-            _ => vec![format!("Say the code word: {word}.")],
+            Self::Models
+            | Self::Whole
+            | Self::Stream
+            | Self::WrongKey
+            | Self::UnknownModel
+            | Self::Failing
+            | Self::Cancel
+            | Self::Timeout => vec![format!("Say the code word: {word}.")],
         }
     }
 }

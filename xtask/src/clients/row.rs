@@ -135,7 +135,18 @@ impl ClientRow {
             LabCase::Tools | LabCase::Schema if !self.edit.is_empty() => {
                 Some("A program with tools of its own: see *edit*.")
             }
-            _ => None,
+            LabCase::Models
+            | LabCase::Whole
+            | LabCase::Stream
+            | LabCase::Memory
+            | LabCase::WrongKey
+            | LabCase::UnknownModel
+            | LabCase::Failing
+            | LabCase::Cancel
+            | LabCase::Timeout
+            | LabCase::Tools
+            | LabCase::Schema
+            | LabCase::Edit => None,
         })
     }
 

@@ -50,7 +50,16 @@ pub(super) fn tool_verdict(
             }
             one_process(seen)
         }
-        _ => {
+        LabCase::Tools
+        | LabCase::Models
+        | LabCase::Whole
+        | LabCase::Stream
+        | LabCase::Memory
+        | LabCase::WrongKey
+        | LabCase::UnknownModel
+        | LabCase::Failing
+        | LabCase::Cancel
+        | LabCase::Timeout => {
             contains(reply, REPORT)?;
             let token = &words.token;
             if reply.calls != Some(2) || reply.detail.matches(token.as_str()).count() < 2 {

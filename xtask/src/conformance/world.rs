@@ -13,9 +13,9 @@ use super::cases::ConformanceCase;
 use super::clis::{CliUnderTest, SERVER};
 use super::context::CaseContext;
 use super::environment::{CliEnvironment, TrunklineChild};
-use super::harbour::HarbourServer;
 use super::http::SentHttpRequest;
 use super::install::InstalledClis;
+use super::mcp_test_server::McpTestServer;
 use super::observe::wait_until;
 use super::tap::Tap;
 
@@ -59,7 +59,7 @@ pub(crate) struct ConformanceWorld {
     ready: u64,
     pub(crate) gateway: TrunklineChild,
     /// MCP server that some cases give to the CLI.
-    pub(crate) harbour: HarbourServer,
+    pub(crate) mcp_server: McpTestServer,
     environment: CliEnvironment,
     /// The trunkline program.
     binary: PathBuf,
@@ -82,14 +82,14 @@ impl ConformanceWorld {
     ) -> Result<Self> {
         let files = [cli.home, cli.user, SERVER].concat();
         let environment = CliEnvironment::new(&files, &installed.bin, folder)?;
-        let harbour = HarbourServer::start(folder)?;
+        let mcp_server = McpTestServer::start(folder)?;
         let mut own_repos = Vec::new();
         let mut models = Map::new();
         let mut taps = Vec::new();
         for case in cases {
             let tap = Tap::open(mock)?;
             let upstream = if case.refused { unused_address()? } else { tap.address };
-            let mut model = cli.model(upstream, &marker(cli, case), &harbour.fill(&(case.model)(cli))?);
+            let mut model = cli.model(upstream, &marker(cli, case), &mcp_server.fill(&(case.model)(cli))?);
             model["repoPath"] = json!(environment.repo);
             if case.own_repo {
                 let repo = environment.another_repo(case.name)?;
@@ -109,7 +109,7 @@ impl ConformanceWorld {
         let ready = warm.filter(|case| cli.why_not(mode, case.name).is_none()).map(|case| case.warm_processes).sum();
         let by_hand = environment.variables_by_hand(&files)?;
         let binary = binary.to_owned();
-        let world = Self { cli, mode, ready, gateway, harbour, environment, binary, own_repos, by_hand, taps };
+        let world = Self { cli, mode, ready, gateway, mcp_server, environment, binary, own_repos, by_hand, taps };
         wait_until(BOOT_TIMEOUT, "all warm processes have started", || {
             let warm = world.warm_counts().ok()?;
             let done = [&warm["boots"], &warm["failed_boots"]].iter().filter_map(|count| count.as_u64()).sum::<u64>();

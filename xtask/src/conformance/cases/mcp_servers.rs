@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::conformance::clis::CliUnderTest;
 use crate::conformance::context::{CaseContext, content, equal, holds};
-use crate::conformance::harbour::{ADDRESS, PROGRAM, TOKEN};
 use crate::conformance::http::SentHttpRequest;
+use crate::conformance::mcp_test_server::{ADDRESS, PROGRAM, TOKEN};
 use crate::conformance::tap::TappedCall;
 use crate::conformance::world::KEYS;
 
@@ -31,7 +31,7 @@ pub(super) const ALLOWED: fn(&CliUnderTest) -> Value = |_| json!({"allowMcpServe
 pub(super) fn of_model(context: &CaseContext<'_>) -> Result<()> {
     let reply = context.ask("Read the harbour log, page nine.")?;
     equal("the answer", content(&reply)?.as_str(), "A berth is free.")?;
-    equal("calls of the server", context.world.harbour.calls("mcp-model")?, vec!["harbour_log".to_owned()])?;
+    equal("calls of the server", context.world.mcp_server.calls("mcp-model")?, vec!["harbour_log".to_owned()])?;
     model_receives(context, "harbour_log nine: berth 7 is free")?;
     holds("the token is not in the gateway's log", !context.world.gateway.log().contains(TOKEN))
 }
@@ -54,7 +54,7 @@ pub(super) fn of_model_over_stdio(context: &CaseContext<'_>) -> Result<()> {
 /// The model also calls a tool that the request does not allow.
 pub(super) fn of_request(context: &CaseContext<'_>) -> Result<()> {
     let server = json!({
-        "type": "mcp", "server_label": "harbour", "server_url": format!("{}/mcp", context.world.harbour.address),
+        "type": "mcp", "server_label": "harbour", "server_url": format!("{}/mcp", context.world.mcp_server.address),
         "authorization": TOKEN, "headers": {"X-Case": "mcp-request"}, "allowed_tools": ["harbour_log"],
         "require_approval": "never",
     });
@@ -67,7 +67,7 @@ pub(super) fn of_request(context: &CaseContext<'_>) -> Result<()> {
     holds(&format!("the answer is given: {text}"), text.contains("The log is read."))?;
     holds(&format!("the token is not repeated: {text}"), !text.contains(TOKEN))?;
     model_receives(context, "harbour_log nine: berth 7 is free")?;
-    let calls = context.world.harbour.calls("mcp-request")?;
+    let calls = context.world.mcp_server.calls("mcp-request")?;
     let called_gate = calls.iter().any(|tool| tool == "harbour_gate");
     let noted = reply.json()["trunkline"]["notes"].to_string().contains("allowed_tools");
     equal("the tool that is not allowed was called, and a note says so", (called_gate, noted), (noted, called_gate))

@@ -18,14 +18,14 @@ pub(crate) const ADDRESS: &str = "<harbour>";
 pub(crate) const PROGRAM: &str = "<harbour-program>";
 
 /// The running server. Dropping this value kills it.
-pub(crate) struct HarbourServer {
+pub(crate) struct McpTestServer {
     process: Child,
     pub(crate) address: String,
     program: String,
     calls: PathBuf,
 }
 
-impl HarbourServer {
+impl McpTestServer {
     pub(crate) fn start(folder: &Path) -> Result<Self> {
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../conformance/harbour_server.py").to_owned();
         let calls = folder.join("harbour-calls.txt");
@@ -50,7 +50,7 @@ impl HarbourServer {
     }
 }
 
-impl Drop for HarbourServer {
+impl Drop for McpTestServer {
     fn drop(&mut self) {
         // An error means that the process has already ended.
         let _ = self.process.kill();
