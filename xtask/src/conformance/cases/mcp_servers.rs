@@ -13,11 +13,9 @@ use crate::conformance::tap::TappedCall;
 use crate::conformance::world::KEYS;
 
 /// A server over HTTP. The token is the default of a variable that is not set.
-pub(super) const HTTP: fn(&CliUnderTest) -> Value = |cli| {
-    // In its read-only mode this CLI refuses the tools of servers.
-    let permissions = if cli.name == "gemini" { "edit" } else { "read" };
+pub(super) const HTTP: fn(&CliUnderTest) -> Value = |_| {
     let headers = json!({"Authorization": format!("Bearer ${{HARBOUR_TOKEN:-{TOKEN}}}"), "X-Case": "mcp-model"});
-    json!({"permissions": permissions, "mcpServers": {"harbour": {"url": format!("{ADDRESS}/mcp"), "headers": headers}}})
+    json!({"permissions": "read", "mcpServers": {"harbour": {"url": format!("{ADDRESS}/mcp"), "headers": headers}}})
 };
 
 /// A server over stdio, for a CLI without tools of its own.

@@ -145,7 +145,7 @@ pub(crate) static ALL: [ConformanceCase; 49] = [
         .with(WORKTREE)
         .at(CaseSchedule::Alone),
     ConformanceCase::new("usage", "usage equals the counts of the model", answers::usage),
-    ConformanceCase::new("tool-call", "client tool: one call", tools::one_call).on(0),
+    ConformanceCase::new("tool-call", "client tool: one call, with `read`", tools::one_call).with(READ).on(0),
     ConformanceCase::new("tool-two", "client tool: two calls in one response", tools::two_calls).on(0),
     ConformanceCase::new("tool-chain", "client tool: chained calls", tools::chained_calls).on(0).full_only(),
     ConformanceCase::new("tool-error", "client tool: error as result", tools::error_result).on(0).full_only(),
