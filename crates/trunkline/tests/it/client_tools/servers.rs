@@ -197,9 +197,13 @@ fn gemini_gets_the_servers_in_its_session_and_rules_that_allow_them() {
         "toolName = \"*\"",
         "mcpName = \"client\"",
         "toolName = \"*\"",
+        "mcpName = \"*\"",
+        "toolName = \"*\"",
         "mcpName = \"docs\"",
         "toolName = [\"search\"]",
         "mcpName = \"docs\"",
+        "toolName = \"*\"",
+        "mcpName = \"*\"",
         "toolName = \"*\"",
     ];
     let expected = json!([["docs"], rules, "session/new"]);
